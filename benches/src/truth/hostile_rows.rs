@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType, Moment};
 use scope_trigger::{
-    Asker, Condition, Key, Matched, Occurrence, Places, Response, Trigger, TriggerConfig, Why,
+    Condition, Key, Matched, Occurrence, Places, Requester, Response, Trigger, TriggerConfig, Why,
 };
 use std::time::Instant;
 
@@ -131,7 +131,7 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
             why: Why::Packet { bytes: data.len() as u32, interface: "" },
             packet: Some(Matched { link_type: attack.link, headers: &headers, data: &data }),
             link_types: &[],
-            asker: Asker::Live,
+            requester: Requester::Live,
         };
         let begun = Instant::now();
         let verdict = trigger.occurred(&hit, &places);

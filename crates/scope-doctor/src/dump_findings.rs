@@ -2,7 +2,7 @@
 //! process, refused.
 
 use super::facts::{DumpFacts, Facts};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_packet::GapReason;
 use scope_trigger::DUMPS_MAX;
 
@@ -19,25 +19,25 @@ const CAUSES: [(GapReason, &[&str]); 6] = [
     (GapReason::Disk, &["dump_disk_full", "dump_disk_read_only", "file_size_limit", "dump_failed"]),
 ];
 
-/// Adds everything about dumps; what else was found stands in `found`.
+/// Adds everything about dumps; `found` has the other findings.
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     failed(facts, found);
     incomplete(facts, found);
     refused(facts, found);
-    untold(facts, found);
+    unexplained(facts, found);
 }
 
-/// Dumps that only the totals of the last line know: their own lines stand in a file before, or are beyond
-/// what is read.
-fn untold(facts: &Facts, found: &mut Vec<Finding>) {
+/// Dumps that only the totals of the last line count: their own lines are in an earlier file, or beyond what
+/// is read.
+fn unexplained(facts: &Facts, found: &mut Vec<Finding>) {
     let Some((all, broken)) = facts.dump_totals else { return };
-    let untold = broken.saturating_sub(facts.dumps.len() as u64);
-    if untold > 0 {
+    let unexplained = broken.saturating_sub(facts.dumps.len() as u64);
+    if unexplained > 0 {
         let cause = format!(
-            "the log's end counts {broken} of {all} dumps that are incomplete or failed; for {untold} of \
-             them the reason doesn't stand here"
+            "the end of the log counts {broken} of {all} dumps as incomplete or failed; for {unexplained} \
+             of them this log has no reason"
         );
-        let remedies = ["Look at the log before this one, where it was moved: wirescope doctor --log FILE."];
+        let remedies = ["If the log was moved, look at the one before: wirescope doctor --log FILE"];
         found.push(Finding::loss("dumps_untold", Stage::Dumps, Sureness::Certain, 0, cause, &remedies));
     }
 }
@@ -59,9 +59,9 @@ const REFUSALS: [Refusal; 5] = [
         stage: Stage::DumpDisk,
         what: "the disk was full, or a quota was used up",
         remedies: &[
-            "Free space there, or write elsewhere: --out FOLDER.",
+            "Free space there, or write to another disk: --out FOLDER",
             "Keep less in each dump: a narrower --dump, a shorter --before and --after.",
-            "Bound what dumps may take together: --dump-budget 10GiB --dump-rotate.",
+            "Limit the space of all dumps: --dump-budget 10GiB --dump-rotate",
         ],
     },
     Refusal {
@@ -70,16 +70,15 @@ const REFUSALS: [Refusal; 5] = [
         stage: Stage::DumpDisk,
         what: "the disk is read-only",
         remedies: &[
-            "Find out why the kernel made it read-only (often a disk that fails): dmesg | grep -i \
-             'read-only'.",
-            "Write elsewhere until it is repaired: --out FOLDER.",
+            "Find out why the kernel made it read-only (often a failing disk): dmesg | grep -i 'read-only'",
+            "Until it is repaired, write to another disk: --out FOLDER",
         ],
     },
     Refusal {
         kind: "file_size_limit",
         signs: &["os error 27"],
         stage: Stage::DumpDisk,
-        what: "the process may not make files as large as that",
+        what: "the process reached its limit of file sizes",
         remedies: &[
             "Lift the limit before the run starts: ulimit -f unlimited; in a service: LimitFSIZE=infinity.",
             "Make smaller dumps: a narrower --dump, a shorter --before and --after.",
@@ -89,18 +88,18 @@ const REFUSALS: [Refusal; 5] = [
         kind: "open_files_limit",
         signs: &["os error 24", "os error 23"],
         stage: Stage::Run,
-        what: "the process may not have more files open",
+        what: "the process reached its limit of files open at once",
         remedies: &["Let the process open more files: ulimit -n 4096; in a service: LimitNOFILE=4096."],
     },
     Refusal {
         kind: "threads_limit",
         signs: &["no thread"],
         stage: Stage::Run,
-        what: "the system gave the process no further thread",
+        what: "the system refused the process another thread",
         remedies: &[
             "Allow more threads: TasksMax=4096 in a service, --pids-limit of a container, ulimit -u 4096 in \
              a shell.",
-            "Have fewer dumps at once, each is a thread: --dumps-max 4.",
+            "Allow fewer dumps at once, each needs a thread: --dumps-max 4",
         ],
     },
 ];
@@ -130,7 +129,7 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
             _ => None,
         };
         let cause = format!(
-            "{} of {} dumps could not be written whole{}{what}{}; dump {}: {error}",
+            "{} of {} dumps could not be written completely{}{what}{}; dump {}: {error}",
             of_kind.len(),
             facts.dumps_all(),
             if what.is_empty() { "" } else { ": " },
@@ -138,13 +137,13 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
             first.id
         );
         let remedies = known.map_or(
-            &["Look at the folder of the dumps: does it exist, may the run's user write there, is its disk \
-                well?"][..],
+            &["Check the dump folder: does it exist, may the run's user write there, does its disk \
+                work?"][..],
             |refusal| refusal.remedies,
         );
         let stage = known.map_or(Stage::DumpDisk, |refusal| refusal.stage);
         let mut finding = Finding::loss(kind, stage, Sureness::Certain, 0, cause, remedies);
-        // Dumps may lack the same packets: what the worst one lacks is said, not the sum.
+        // Dumps may lack the same packets: the figure is that of the worst one, not the sum.
         finding.lost_min = of_kind.iter().map(|(dump, _)| dump.lost_min).max().unwrap_or(0);
         finding.lost_max = of_kind.iter().map(|(dump, _)| dump.lost_max).max().unwrap_or(0);
         found.push(finding);
@@ -154,7 +153,7 @@ fn failed(facts: &Facts, found: &mut Vec<Finding>) {
         && !found.iter().any(|finding| finding.kind == "threads_limit")
     {
         let limit = facts.threads_max.map_or(String::new(), |threads| format!(" (its limit: {threads})"));
-        let cause = format!("the system gave the process no further thread{limit}: {words}");
+        let cause = format!("the system refused the process another thread{limit}: {words}");
         let finding =
             Finding::loss("threads_limit", Stage::Run, Sureness::Certain, 0, cause, REFUSALS[4].remedies);
         let loses = facts.failures.iter().any(|text| text.contains("no thread"));
@@ -172,7 +171,7 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     };
     let all = facts.dumps_all();
     overwritten(facts, &short, found);
-    // What was lost on the way is counted there, once: what dumps lack of it follows from that.
+    // A loss in capture is counted once, there: what dumps lack of it follows from that.
     for (reason, kinds) in CAUSES {
         let lacking = of(&|other| other == reason);
         let causes: Vec<&'static str> =
@@ -183,12 +182,11 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
         if causes.is_empty() && reason.is_loss() {
             let (lost_min, lost_max) = worst(&lacking, &|other| other == reason);
             let cause = format!(
-                "{} of {all} dumps lack packets ({}); the worst lacks that many, and the log doesn't say why",
+                "{} of {all} dumps lack packets ({}), the worst one that many; the log does not say why",
                 lacking.len(),
                 reason.name()
             );
-            let remedies =
-                ["Look at the dump's own statement: capinfos FILE shows it as the file's comment."];
+            let remedies = ["Read the dump's own statement, the comment of its file: capinfos FILE"];
             let finding = Finding::loss(
                 "dumps_incomplete",
                 Stage::Dumps,
@@ -209,13 +207,13 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     if !unsettled.is_empty() {
         let (lost_min, lost_max) = worst(&unsettled, &|reason| reason == GapReason::Unsettled);
         let cause = format!(
-            "{} of {all} dumps ended before everything of their window had been handed over: the run got too \
-             little processor time",
+            "{} of {all} dumps were finished before the workers had handed over all packets of their \
+             window: the run got too little processor time",
             unsettled.len()
         );
         let remedies = [
-            "Give the run more processor time: end or move what else runs here, or raise its priority: nice \
-             -n -10.",
+            "Give the run more processor time: end or move what else runs here, or start it with nice -n \
+             -10.",
             "Use one worker for each free processor, not more: workers= in the source.",
         ];
         let finding =
@@ -231,7 +229,8 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     let cut = of(&ends);
     if !cut.is_empty() {
         let cause = format!(
-            "{} of {all} dumps have less than the time that was asked for: the run, or the capture file, began later or ended earlier",
+            "{} of {all} dumps cover less time than --before and --after ask for: the run or the capture \
+             file began later or ended earlier",
             cut.len()
         );
         found.push(Finding::note("dumps_shorter", Stage::Dumps, Sureness::Certain, cause, &[]));
@@ -239,17 +238,16 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     let down = of(&|reason| matches!(reason, GapReason::InterfaceDown | GapReason::InterfaceGone));
     if !down.is_empty() {
         let cause =
-            format!("in the window of {} of {all} dumps an interface was down or not there", down.len());
-        let remedies = [
-            "Look at cable, switch port or peer; the interface's own history: journalctl -k | grep -i 'link \
-             is'.",
-        ];
+            format!("during the window of {} of {all} dumps an interface was down or missing", down.len());
+        let remedies =
+            ["Check cable, switch port and peer; the kernel's log has the history: journalctl -k | grep -i \
+             'link is'"];
         found.push(Finding::note("dumps_without_interface", Stage::Nic, Sureness::Certain, cause, &remedies));
     }
 }
 
-/// Dumps whose past, or what they still had to read, was gone from the ring. Logs of older versions state no
-/// reasons: then it is what explains the most.
+/// Dumps for which the ring overwrote packets before they were read. Logs of older versions state no reasons:
+/// there this is the most likely one.
 fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     let is_evicted = |reason| reason == GapReason::Evicted;
     let silent = |dump: &&&DumpFacts| dump.gaps.is_empty() && dump.lost_max > 0;
@@ -262,7 +260,7 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     let unstated = lacking.iter().any(|dump| dump.gaps.is_empty());
     let dropped = unstated && facts.dropped.values().any(|&packets| packets > 0);
     let larger = format!("Give the ring more memory: --ring {}.", twice(facts.ring_bytes));
-    // Of a dump that doesn't say for what it waited, the run's own words may.
+    // Where a dump doesn't say what it waited for, the run's warnings may.
     let was_slow =
         |dump: &&DumpFacts| dump.waited.map_or(facts.long_holds > 0, |waited| waited.explains_loss());
     let (slow, others): (Vec<&DumpFacts>, Vec<&DumpFacts>) = lacking.into_iter().partition(was_slow);
@@ -275,17 +273,17 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     }
     let (lost_min, lost_max) = worst(&others, &is_evicted);
     let cause = format!(
-        "the worst of {} incomplete dumps, of {}, lacks that many: {}",
+        "{} of {} dumps lack packets, the worst one that many: {}",
         others.len(),
         facts.dumps_all(),
         match dropped {
-            false => "the ring had overwritten their past before it was read",
-            true => "packets of their windows were dropped on the way, or overwritten before they were read",
+            false => "the ring overwrote them before the dump read them",
+            true => "they were dropped in capture, or the ring overwrote them before the dump read them",
         }
     );
     let remedies = [
         larger.as_str(),
-        "Ask for less of the past: a shorter --before.",
+        "Cover less of the past: a shorter --before.",
         "Keep less in each dump, so that it is written faster: a narrower --dump.",
     ];
     let sureness = match (dropped, unstated) {
@@ -297,20 +295,22 @@ fn overwritten(facts: &Facts, short: &[&DumpFacts], found: &mut Vec<Finding>) {
     found.push(Finding { lost_max, ..loss });
 }
 
-/// Dumps that the ring overran while they waited for their disk, or all of them for the reader of a pipe.
+/// Dumps whose packets the ring overwrote while they waited: all for their disk, or all for the reader of a
+/// pipe.
 fn slow_writes(facts: &Facts, slow: &[&DumpFacts], larger: &str, found: &mut Vec<Finding>) {
     let Some(first) = slow.first() else { return };
     let (lost_min, lost_max) = worst(slow, &|reason| reason == GapReason::Evicted);
     let longest = slow.iter().filter_map(|dump| dump.waited).max_by(|a, b| a.total_s.total_cmp(&b.total_s));
-    let who = if first.piped { "the reader of the pipe" } else { "the disk" };
+    let (who, verb) = if first.piped { ("the reader of the pipe", "read") } else { ("the disk", "wrote") };
     let what = match longest {
-        Some(waited) if waited.is_standstill() => format!("{who} took nothing for {:.1} s", waited.longest_s),
+        Some(waited) if waited.is_standstill() => {
+            format!("{who} {verb} nothing for {:.1} s", waited.longest_s)
+        }
         Some(waited) => format!("{who} was too slow: writing took {:.1} s", waited.total_s),
-        None => format!("{who} didn't take what they wrote"),
+        None => format!("{who} was too slow"),
     };
     let cause = format!(
-        "{what}, the ring held for {} of {} dumps what it may, and went on without them; the worst lacks \
-         that many",
+        "{what}, and the ring overwrote packets of {} of {} dumps meanwhile, of the worst one that many",
         slow.len(),
         facts.dumps_all()
     );
@@ -319,9 +319,9 @@ fn slow_writes(facts: &Facts, slow: &[&DumpFacts], larger: &str, found: &mut Vec
             "dump_reader_slow",
             Stage::Dumps,
             [
-                "Put something that buffers behind the pipe: wirescope run ... -w - | mbuffer -m 1G | ...",
+                "Put a buffer behind the pipe: wirescope run ... -w - | mbuffer -m 1G | ...",
                 larger,
-                "Write less into it: a narrower --dump.",
+                "Write less into the pipe: a narrower --dump.",
             ],
         ),
         false => (
@@ -335,7 +335,7 @@ fn slow_writes(facts: &Facts, slow: &[&DumpFacts], larger: &str, found: &mut Vec
         ),
     };
     if let Some(known) = found.iter_mut().find(|finding| finding.kind == kind) {
-        // The same disk made dumps hold the whole ring: what was dropped then is counted there already.
+        // The same disk made dumps hold the whole ring: packets dropped by that are counted there already.
         known.lost_min = known.lost_min.saturating_add(lost_min);
         known.lost_max = known.lost_max.saturating_add(lost_max);
         known.cause = format!("{}; {cause}", known.cause);
@@ -362,7 +362,7 @@ fn by_name(name: &str) -> Option<GapReason> {
     GapReason::ALL.into_iter().find(|reason| reason.name() == name)
 }
 
-/// Twice as many bytes, as `--ring` takes them.
+/// Twice as many bytes, as a value of `--ring`.
 fn twice(ring_bytes: u64) -> String {
     match ring_bytes.saturating_mul(2) {
         0 => "4GiB".to_string(),
@@ -376,7 +376,7 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     let refused = facts.hits("no_space");
     if refused > 0 {
         let cause = format!(
-            "{refused} hits got no dump: the dump folder has reached its budget or its least free space"
+            "{refused} hits got no dump: the dump folder has reached --dump-budget or --dump-min-free"
         );
         let remedies = [
             "Move finished dumps away.",
@@ -389,7 +389,7 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!(
-            "{too_many} hits got no dump of their own: all places for dumps at once were taken{places}"
+            "{too_many} hits got no dump of their own: as many dumps were open as --dumps-max allows{places}"
         );
         let now = facts.dumps_max.unwrap_or(8);
         let more = now.saturating_mul(4).min(DUMPS_MAX);
@@ -409,13 +409,13 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if facts.hits_rationed > 0 {
         let cause = format!(
-            "{} hits were refused without evaluating their packet: too many in a second made no dump filter, as if somebody sent \
-             packets that don't fit the template",
+            "{} hits got no dump, unexamined: too many packets in a second did not fit the template of \
+             --dump; somebody may send them on purpose",
             facts.hits_rationed
         );
         let remedies =
-            ["State what such hits keep, behind '?:' in the template: --dump 'host $srcIP ?:' keeps \
-             everything."];
+            ["Add to the template, after '?:', what such hits keep: --dump 'host $srcIP ?:' keeps \
+                everything."];
         found.push(Finding::note("hits_rationed", Stage::Dumps, Sureness::Certain, cause, &remedies));
     }
 }

@@ -24,7 +24,7 @@ pub enum State {
     Unknown,
 }
 
-/// A live source as it was asked for.
+/// A live source, as configured.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     /// As typed.
@@ -41,7 +41,7 @@ pub struct Capture {
     pub cpus: Vec<u64>,
 }
 
-/// One source's side of the conservation law, packets; all its workers together.
+/// One source's packet accounting; all its workers together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourceFacts {
     /// What it was offered.
@@ -54,8 +54,8 @@ pub struct SourceFacts {
     pub unreadable: u64,
 }
 
-/// Packets that the kernel dropped before a worker came for them, by what went on in the second before they
-/// were missed.
+/// Packets that the kernel dropped before a worker read them, by what went on in the second before the loss
+/// was noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelLosses {
     /// A worker had no time left.
@@ -115,7 +115,7 @@ pub struct DumpFacts {
     /// What it lacks of its window, by reason: packets at least and at most. Logs of older versions don't say
     /// it.
     pub gaps: BTreeMap<String, (u64, u64)>,
-    /// For what it waited, seconds; logs of older versions don't say it.
+    /// Its waits, seconds; logs of older versions lack them.
     pub waited: Option<WaitedFacts>,
     /// It went into a pipe.
     pub piped: bool,
@@ -123,14 +123,14 @@ pub struct DumpFacts {
     pub error: Option<String>,
 }
 
-/// For what a dump waited, seconds.
+/// How long a dump waited, seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WaitedFacts {
-    /// For one act of its disk, or of its pipe's reader, at most.
+    /// Longest wait for one act of its disk, or of its pipe's reader.
     pub longest_s: f64,
-    /// For all of them.
+    /// All such waits.
     pub total_s: f64,
-    /// For how long it held meanwhile all that it may of the ring.
+    /// Time in which it held all of the ring that it may.
     pub pins_full_s: f64,
 }
 
@@ -138,7 +138,7 @@ pub struct WaitedFacts {
 const LONG_WAIT_S: f64 = 0.5;
 
 impl WaitedFacts {
-    /// Whether its disk is why it was overrun: it held all that it may, and waited for most of that time.
+    /// Whether its disk explains its loss: it held all that it may, and waited for most of that time.
     pub fn explains_loss(&self) -> bool {
         self.total_s >= LONG_WAIT_S && self.pins_full_s > 0.0 && 2.0 * self.total_s >= self.pins_full_s
     }
@@ -152,12 +152,12 @@ impl WaitedFacts {
 /// Another run in the same log.
 #[derive(Clone, Debug, Default)]
 pub struct OtherRun {
-    /// Empty: it says none.
+    /// Empty: unknown.
     pub run_id: String,
     /// Time of its first line.
     pub began: Option<jiff::Timestamp>,
     /// It wrote its last line.
-    pub last_words: bool,
+    pub has_last_line: bool,
     /// It wrote while the run that is looked at did.
     pub beside: bool,
 }
@@ -222,7 +222,7 @@ pub struct Facts {
     pub pid_began: Option<u64>,
     /// Time of its first line.
     pub began: Option<jiff::Timestamp>,
-    /// Its first lines stand in another file: this one goes on from there.
+    /// Its first lines are in another file: this one continues it.
     pub continues: bool,
     /// Seconds from its first line to its last one so far.
     pub elapsed_s: f64,
@@ -234,19 +234,19 @@ pub struct Facts {
     pub sources: BTreeMap<String, SourceFacts>,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// The sum of those that were told one after another; `dropped` holds them, too.
-    pub losses_told: BTreeMap<String, u64>,
+    /// The sum of all `loss` lines; `dropped` includes them.
+    pub losses_logged: BTreeMap<String, u64>,
     /// The kernel's part of them, by what went on.
     pub kernel: KernelLosses,
     /// Largest part of a second that a worker ran while the kernel dropped.
     pub busy_max: f64,
     /// Longest that the process stood still while packets were lost, seconds.
     pub stalled_s: f64,
-    /// Packets cut to what a segment can keep.
+    /// Packets truncated to what a segment can keep.
     pub cut_by_segment: u64,
     /// Packets that came after windows that they belong to may have been over.
     pub late: u64,
-    /// Interfaces that are there, or were, and are not captured, each with the run's words for it.
+    /// Interfaces that are there, or were, and are not captured, each with the run's message.
     pub refused: BTreeMap<String, String>,
     /// Interfaces that were captured and then removed, whether they came back or not.
     pub gone: BTreeSet<String>,
@@ -256,25 +256,25 @@ pub struct Facts {
     pub softnet: Option<Softnet>,
     /// Triggers that were armed.
     pub triggers: u64,
-    /// Filters run in the interpreter because that was asked for.
+    /// Filters run in the interpreter because the settings say so.
     pub interpreter_asked: bool,
     /// Filters run there because no machine code could be made of them; logs of older versions don't say it.
     pub interpreted: u64,
-    /// Hits that were refused without a look.
+    /// Hits that were refused unexamined.
     pub hits_rationed: u64,
     /// Hits by verdict, of all triggers.
     pub hits: BTreeMap<String, u64>,
     /// Dumps that may be open at once.
     pub dumps_max: Option<u64>,
-    /// Finished dumps that the log tells of one by one.
-    pub dumps_told: u64,
+    /// Finished dumps that have a line each.
+    pub dumps_logged: u64,
     /// Those of them that lack something, or failed.
     pub dumps: Vec<DumpFacts>,
-    /// What its last line says of all dumps: how many, and how many of them are incomplete or failed.
+    /// Totals of its last line: dumps, and how many of them are incomplete or failed.
     pub dump_totals: Option<(u64, u64)>,
-    /// Times that a dump was named for holding segments without getting on.
+    /// Times that the log reported a dump that held segments and made no progress.
     pub long_holds: u64,
-    /// Longest that a dump was seen waiting for its disk when counts or losses were told, seconds.
+    /// Longest that a dump was seen waiting for its disk when counts or losses were logged, seconds.
     pub disk_wait_s: f64,
     /// Bytes of the ring.
     pub ring_bytes: u64,
@@ -282,9 +282,9 @@ pub struct Facts {
     pub normal_pages: bool,
     /// The system has swapped some of it out; logs of older versions don't say it.
     pub swapped: bool,
-    /// Warnings, in the run's words.
+    /// Warnings, as the run wrote them.
     pub warnings: Vec<String>,
-    /// Failures, in the run's words.
+    /// Failures, as the run wrote them.
     pub failures: Vec<String>,
     /// The file system of the dump folder, now.
     pub disk: Option<Disk>,
@@ -293,7 +293,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether something besides the dumps themselves says that their disk stood still.
+    /// Whether something besides the dumps themselves shows that their disk stood still.
     pub fn disk_was_slow(&self) -> bool {
         self.long_holds > 0 || self.disk_wait_s >= LONG_WAIT_S
     }
@@ -305,7 +305,7 @@ impl Facts {
 
     /// Dumps in all, as far as it is known.
     pub fn dumps_all(&self) -> u64 {
-        self.dump_totals.map_or(self.dumps_told, |(all, _)| all.max(self.dumps_told))
+        self.dump_totals.map_or(self.dumps_logged, |(all, _)| all.max(self.dumps_logged))
     }
 
     /// Hits with `verdict`.

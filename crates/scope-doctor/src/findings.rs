@@ -1,6 +1,7 @@
 //! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
 
 use super::facts::{Facts, NicFacts, State};
+use super::finding::{Finding, Stage, Sureness};
 use super::{dump_findings, packet_findings, silence};
 use scope_machine::nic::{Nic, altered_advice};
 use scope_source::spec::escape;
@@ -12,127 +13,8 @@ const DISK_LOW_PART: u64 = 50;
 /// Seconds after which a run that has received nothing is idle.
 const IDLE_S: f64 = 2.0;
 
-/// Where something is lost, in the order that packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// The network card, and what its driver does.
-    Nic,
-    /// The kernel's queue between card and sockets.
-    KernelQueue,
-    /// The capture ring that the kernel fills for a worker.
-    KernelRing,
-    /// The worker that empties it.
-    Worker,
-    /// The ring that holds history.
-    Ring,
-    /// Dumps, and who may have one.
-    Dumps,
-    /// The disk that dumps are written to.
-    DumpDisk,
-    /// The run as a whole.
-    Run,
-}
-
-impl Stage {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stage::Nic => "NIC",
-            Stage::KernelQueue => "kernel queue",
-            Stage::KernelRing => "kernel ring",
-            Stage::Worker => "worker",
-            Stage::Ring => "ring",
-            Stage::Dumps => "dumps",
-            Stage::DumpDisk => "dump disk",
-            Stage::Run => "run",
-        }
-    }
-}
-
-/// How sure it is that the cause is the one named. Counts are always as counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sureness {
-    /// The counters say so.
-    Certain,
-    /// What was going on at the time says so.
-    Likely,
-    /// It could be something else.
-    Possible,
-}
-
-impl Sureness {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Sureness::Certain => "certain",
-            Sureness::Likely => "likely",
-            Sureness::Possible => "possible",
-        }
-    }
-}
-
-/// Something that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// One word for programs.
-    pub kind: &'static str,
-    /// Where.
-    pub stage: Stage,
-    /// How sure the cause is.
-    pub sureness: Sureness,
-    /// Packets lost, at least.
-    pub lost_min: u64,
-    /// Packets lost, at most.
-    pub lost_max: u64,
-    /// Packets or promised dumps are lost. If not, it is worth knowing all the same.
-    pub loses: bool,
-    /// Kinds of other findings of which this is a consequence: its packets are counted there.
-    pub follows: Vec<&'static str>,
-    /// Why, in plain words.
-    pub cause: String,
-    /// What to change, what helps most first.
-    pub remedies: Vec<String>,
-}
-
-impl Finding {
-    /// Something worth knowing that loses nothing.
-    pub(super) fn note(
-        kind: &'static str,
-        stage: Stage,
-        sureness: Sureness,
-        cause: String,
-        remedies: &[&str],
-    ) -> Finding {
-        let remedies = remedies.iter().map(|remedy| remedy.to_string()).collect();
-        Finding {
-            kind,
-            stage,
-            sureness,
-            lost_min: 0,
-            lost_max: 0,
-            loses: false,
-            follows: Vec::new(),
-            cause,
-            remedies,
-        }
-    }
-
-    /// A loss of `packets`.
-    pub(super) fn loss(
-        kind: &'static str,
-        stage: Stage,
-        sureness: Sureness,
-        packets: u64,
-        cause: String,
-        remedies: &[&str],
-    ) -> Finding {
-        let note = Finding::note(kind, stage, sureness, cause, remedies);
-        Finding { lost_min: packets, lost_max: packets, loses: true, ..note }
-    }
-}
-
-/// Everything that is to be said of a run: losses first, the largest first, each counted once; then what
-/// follows from them; then what is worth knowing.
+/// Everything to report of a run: losses first, the largest first, each counted once; then what follows from
+/// them; then what is worth knowing.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     packet_findings::add(facts, &mut found);
@@ -153,15 +35,15 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 fn run(facts: &Facts, found: &mut Vec<Finding>) {
     let pid = facts.pid.unwrap_or(0);
     if facts.state == State::Stopped {
-        let resume = format!("Let it go on: kill -CONT {pid}");
+        let resume = format!("Continue the process: kill -CONT {pid}");
         // Generated traffic and files wait.
         let captures = facts.live && !facts.captures.is_empty();
         let meanwhile = if captures {
-            "the kernel drops what its capture ring can't hold"
+            "the kernel drops packets that its capture ring cannot hold"
         } else {
-            "nothing goes on meanwhile"
+            "the run does nothing until it is continued"
         };
-        let cause = format!("process {pid} is stopped by a signal: {meanwhile}");
+        let cause = format!("a signal has stopped process {pid}: {meanwhile}");
         let finding = Finding::loss("stopped", Stage::Run, Sureness::Certain, 0, cause, &[&resume]);
         found.push(Finding { loses: captures, ..finding });
     }
@@ -171,7 +53,7 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
     }
     for (interface, refused) in &facts.refused {
         let reason = refused.split_once(" is not captured: ").map_or(&refused[..], |(_, reason)| reason);
-        // What ended its source stands among the failures.
+        // The failures name what ended its source.
         if !facts.failures.iter().any(|failure| failure.contains(reason)) {
             let (cause, remedy) = refused.rsplit_once("; ").unwrap_or((refused, ""));
             let remedy = sentence(remedy);
@@ -187,37 +69,43 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
     }
     let unreadable: u64 = facts.sources.values().map(|source| source.unreadable).fold(0, u64::saturating_add);
     if unreadable > 0 {
-        let cause = format!("{unreadable} packets in damaged records could not be read");
+        let cause = format!(
+            "{unreadable} packets of a capture file could not be read: their records are \
+            damaged"
+        );
         found.push(Finding::loss(
             "unreadable",
             Stage::Run,
             Sureness::Certain,
             unreadable,
             cause,
-            &["Get a whole copy of the file, from where it was captured."],
+            &["Copy the capture file again from where it was made."],
         ));
     }
     if facts.late > 0 {
         let cause = format!(
-            "{} packets came so late that windows that they belong to may have been over: clocks that step, or files out of order",
+            "{} packets came so late that dumps may have been finished without them: a clock was set, or a \
+             capture file is out of order",
             facts.late
         );
         let remedies = [
-            "Let the host and all its cards follow one clock: chrony for the host, phc2sys for cards with a \
-             clock of their own.",
-            "Sort a capture file before it is read: reordercap IN OUT.",
+            "Synchronise the host and its network cards: chrony for the host, phc2sys for cards that have \
+             a clock.",
+            "Sort the capture file first: reordercap IN OUT",
         ];
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
     if facts.cut_by_segment > 0 {
-        let cause =
-            format!("{} packets are longer than a segment can keep, and were cut", facts.cut_by_segment);
+        let cause = format!(
+            "{} packets were truncated: they are longer than a segment can hold",
+            facts.cut_by_segment
+        );
         found.push(Finding::note(
             "cut",
             Stage::Ring,
             Sureness::Certain,
             cause,
-            &["Use larger segments: --segment 2MiB keeps packets of up to 256 KiB."],
+            &["Use larger segments: --segment 2MiB keeps packets of up to 256 KiB whole."],
         ));
     }
 }
@@ -228,33 +116,38 @@ fn sentence(words: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What the log itself lacks: findings are no better than it.
+/// What the log itself lacks: a report is no better than its log.
 fn log(facts: &Facts, found: &mut Vec<Finding>) {
     let mut add =
         |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
     match facts.unreadable_lines {
         0 => {}
-        1 => add("log_damaged", "1 line of the log can't be read; what it told isn't known here".to_string()),
+        1 => add(
+            "log_damaged",
+            "1 line of the log cannot be read; this report lacks what it \
+            says"
+                .to_string(),
+        ),
         lines => add(
             "log_damaged",
-            format!("{lines} lines of the log can't be read; what they told isn't known here"),
+            format!("{lines} lines of the log cannot be read; this report lacks what they say"),
         ),
     }
     if facts.last_line_cut && !matches!(facts.state, State::Running | State::Dead) {
-        add("log_cut", "the last line of the log is cut; what it told isn't known here".to_string());
+        add("log_cut", "the last line of the log is incomplete; this report lacks what it says".to_string());
     }
     if facts.headless {
         add(
             "log_headless",
-            "the log lacks the run's first lines: what was captured, and by which process, isn't known; \
-             who rotates a log should move it, then send SIGHUP"
+            "the log lacks the run's first lines, which name its sources and its process; to rotate a log, \
+             move it, then send SIGHUP to the run"
                 .to_string(),
         );
     }
     if facts.unknown_lines > 0 && facts.version != env!("CARGO_PKG_VERSION") {
         let version = if facts.version.is_empty() { "another version" } else { &facts.version };
         let cause = format!(
-            "lines of kinds that this version ({}) doesn't know: {}; the doctor of {version}, which wrote \
+            "this version ({}) does not know {} of the log's lines; the doctor of {version}, which wrote \
              them, may find more",
             env!("CARGO_PKG_VERSION"),
             facts.unknown_lines
@@ -263,8 +156,8 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Packets that aren't as they are on the wire. Who knew the interface, the run, has noted where that is
-/// mended.
+/// Packets that aren't as they are on the wire. The run knew the interface, and has noted where that is
+/// fixed.
 fn altered(facts: &Facts, found: &mut Vec<Finding>) {
     for nic in &facts.nics {
         let NicFacts { interface, altered, .. } = nic;
@@ -279,46 +172,49 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             let (packets, what) = match advice.kind {
                 "joined" => (
                     altered.joined,
-                    "are longer than its MTU: joined on the way in, or left so by their sender",
+                    "are longer than its MTU: this host joined them on receipt (GRO, LRO), or their sender \
+                     never split them",
                 ),
                 "split" => (
                     altered.split,
-                    "are longer than its MTU: sent by this host, still to be split by the card",
+                    "are longer than its MTU: this host sent them, and its card splits them later (TSO)",
                 ),
                 "long" => (
                     altered.long,
-                    "are longer than its MTU: joined on the way in, or sent by this host and still to be \
-                     split",
+                    "are longer than its MTU: this host joined them on receipt, or sent them for its card \
+                     to split",
                 ),
                 "checksums_sent" => {
-                    (altered.unchecked_sent, "were sent with checksums that the card was still to fill in")
+                    (altered.unchecked_sent, "were captured before the card filled in their checksums")
                 }
                 _ => (
                     altered.unchecked.saturating_sub(altered.unchecked_sent),
-                    "were received with open checksums, left so by their sender or undone by joining: tools \
-                     call them wrong",
+                    "were received without a valid checksum: their sender never filled it in, or joining \
+                     undid it; other tools report it as wrong",
                 ),
             };
             let line = nic.remedy(advice.kind).unwrap_or(&advice.remedy);
             let aim = match advice.kind {
-                "joined" | "long" => "To have packets as they are on the wire, switch the joining off",
-                "split" => "To have packets as they are on the wire, let the kernel split them itself",
-                _ => "To have checksums filled in, switch their computing in the card off",
+                "joined" | "long" => "To capture packets as they are on the wire, switch off joining",
+                "split" => "To capture packets as they are on the wire, let the kernel split them",
+                _ => "To capture valid checksums, switch off checksum offload",
             };
             add(advice.kind, packets, what, &format!("{aim}: {line}"));
         }
         add(
             "cut_by_block",
             altered.cut_by_block,
-            "were cut though nobody asked for it: they don't fit into a block of the kernel's ring",
+            "were truncated although no snap length asked for it: they do not fit into a block of the \
+             kernel's ring",
             "Use larger blocks in the source: block=1MiB (pcap: buffer=).",
         );
         add(
             "cut_by_bound",
             altered.cut_by_bound,
-            "were cut though nobody asked for it: they are longer than the most that is kept of a packet",
+            "were truncated although no snap length asked for it: they are longer than the most that is \
+             kept of a packet",
             &format!(
-                "Let this host make no packets that are longer: ip link set dev {} gso_max_size 65536 \
+                "Limit the length of the packets that this host makes: ip link set dev {} gso_max_size 65536 \
                  gro_max_size 65536",
                 shell_word(interface)
             ),
@@ -328,17 +224,17 @@ fn altered(facts: &Facts, found: &mut Vec<Finding>) {
             .iter()
             .find(|capture| capture.interface == *interface)
             .and_then(|capture| capture.snap_len);
-        let asked = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
+        let bytes = snap_len.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         add(
             "sliced",
             altered.sliced,
-            &format!("were cut to the snap length{asked} that was asked for"),
-            "Keep more of each packet, if that is wanted: a larger snaplen= or -s, or none.",
+            &format!("were truncated to the snap length{bytes} of the source"),
+            "To keep more of each packet, set a larger snaplen= or -s, or none.",
         );
     }
 }
 
-/// Live sources to which nothing comes.
+/// Live sources that receive nothing.
 fn idle(facts: &Facts, found: &mut Vec<Finding>) {
     for capture in &facts.captures {
         let offered = facts.sources.get(&capture.source).map(|source| source.offered);
@@ -359,29 +255,32 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
         let (sureness, cause, remedies): (_, &str, Vec<&str>) = match (up, running, arrived) {
             (Some(false), ..) => (Sureness::Certain, "the interface is down", vec![&up_line]),
             (_, Some(false), _) => {
-                (Sureness::Certain, "the interface has no link", vec!["Look at cable, switch port or peer."])
+                (Sureness::Certain, "the interface has no link", vec!["Check cable, switch port and peer."])
             }
             (.., Some(1..)) => (
                 Sureness::Possible,
-                "the card counts packets that capture never sees: an XDP program or another driver takes \
+                "the card counts packets that capture never sees: an XDP program or another driver gets \
                  them first",
-                vec!["Look for one: ip link show; bpftool net."],
+                vec!["Look for such a program: ip link show; bpftool net"],
             ),
-            _ if !capture.promiscuous => {
-                (Sureness::Likely, "only packets for this host are taken, and none came", vec![&promiscuous])
-            }
+            _ if !capture.promiscuous => (
+                Sureness::Likely,
+                "the source captures only packets for this host (promisc=off), and none \
+                    came",
+                vec![&promiscuous],
+            ),
             (.., Some(0)) => (
                 Sureness::Likely,
                 "nothing arrives at this interface",
                 vec![
-                    "See whether it is the right one: wirescope devices.",
-                    "See whether the switch's mirror port is set up.",
+                    "Check that it is the right interface: wirescope devices",
+                    "Check that the switch's mirror port is set up.",
                 ],
             ),
             _ => (
                 Sureness::Possible,
-                "nothing comes, and the card's counters aren't known",
-                vec!["Look at what it is: wirescope devices."],
+                "the card's counters are not known",
+                vec!["Look at the interface: wirescope devices"],
             ),
         };
         let stale = facts.counts_age_s.map_or(String::new(), |age_s| format!(" (as of {age_s:.0} s ago)"));
@@ -395,50 +294,50 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
     let interpreted = facts.interpreted;
     if facts.interpreter_asked {
         let cause =
-            "filters run in the interpreter, several times slower than machine code: that was asked for"
+            "filters run in the interpreter, several times slower than machine code: --filter-engine \
+             interpreter is set"
                 .to_string();
         found.push(Finding::note(
             "interpreted",
             Stage::Worker,
             Sureness::Certain,
             cause,
-            &["Let filters be machine code: leave --filter-engine interpreter out, or say --filter-engine \
-                native."],
+            &["Use machine code: omit --filter-engine, or set --filter-engine native."],
         ));
     } else if interpreted > 0 {
         let cause =
             format!("{interpreted} filters run in the interpreter, several times slower than machine code");
-        let remedies = [
-            "Let the process map executable memory: MemoryDenyWriteExecute=no in a service; under SELinux, \
-             execmem.",
-        ];
+        let remedies =
+            ["Allow the process executable memory: MemoryDenyWriteExecute=no in a service; execmem under \
+             SELinux."];
         found.push(Finding::note("interpreted", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
     if facts.swapped {
         let cause = "the system swaps the ring out: packets may be dropped while it is read back".to_string();
         let remedies = [
             "Lock the ring in memory: --mlock.",
-            "Make it smaller: --ring.",
+            "Make the ring smaller: --ring.",
             "Switch swapping off: swapoff -a.",
         ];
         found.push(Finding::note("swapped", Stage::Ring, Sureness::Certain, cause, &remedies));
     }
     if facts.normal_pages {
         let reserve = format!(
-            "Reserve huge pages for it before the run starts: sysctl vm.nr_hugepages={}",
+            "Reserve huge pages before the run starts: sysctl vm.nr_hugepages={}",
             facts.ring_bytes.div_ceil(2 << 20)
         );
-        let cause = "the ring is made of normal pages: each packet costs more than in huge pages".to_string();
+        let cause = "the ring uses normal pages: each packet costs more time than with huge \
+            pages"
+            .to_string();
         found.push(Finding::note("normal_pages", Stage::Ring, Sureness::Certain, cause, &[&reserve]));
     }
     let (periods, seconds) = facts.throttled;
     if periods > 0 && facts.kernel.throttled == 0 {
         let cause = format!(
-            "the run's control group had used up its processor time {periods} times, and its threads waited {seconds:.1} s for more; \
-             nothing was lost by that"
+            "the run's control group used up its processor time {periods} times, and threads waited \
+             {seconds:.1} s for more; no packet was lost by that"
         );
-        let remedies =
-            ["Allow it more processor time, or none less: CPUQuota= in a service, --cpus of a container."];
+        let remedies = ["Allow it more processor time: CPUQuota= in a service, --cpus of a container."];
         found.push(Finding::note("throttled", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
     if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
@@ -447,21 +346,22 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
             disk.free_bytes >> 20,
             disk.bytes >> 20
         );
-        let remedies = ["Move finished dumps away.", "Write elsewhere: --out FOLDER."];
+        let remedies = ["Move finished dumps away.", "Write to another disk: --out FOLDER"];
         found.push(Finding::note("disk_low", Stage::DumpDisk, Sureness::Certain, cause, &remedies));
     }
     for nic in &facts.nics {
         if let Some(remedy) = nic.remedy("nic_ring").filter(|_| nic.count("rx_missed_errors") == 0) {
-            let cause = format!("{} has a small receive ring: a burst may be lost there", nic.interface);
+            let cause = format!(
+                "the receive ring of {} is small: a burst of packets may be lost there",
+                nic.interface
+            );
             let remedy = format!("Give the card a larger receive ring: {remedy}");
             found.push(Finding::note("nic_ring", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }
         if let Some(remedy) = nic.remedy("joined").filter(|_| nic.altered.joined == 0) {
-            let cause = format!(
-                "{} may bring packets that were joined; none longer than its MTU has come",
-                nic.interface
-            );
-            let remedy = format!("To have packets as they are on the wire, switch the joining off: {remedy}");
+            let cause =
+                format!("{} may join received packets; so far none was longer than its MTU", nic.interface);
+            let remedy = format!("To capture packets as they are on the wire, switch off joining: {remedy}");
             found.push(Finding::note("may_join", Stage::Nic, Sureness::Possible, cause, &[&remedy]));
         }
     }

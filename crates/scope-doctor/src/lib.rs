@@ -1,4 +1,4 @@
-//! Where a run loses packets, found from what it wrote down of itself and from the system it runs on.
+//! Where a run loses packets: found from its log, and from the system on which it runs.
 //!
 //! ```text
 //!  wirescope.jsonl ──► facts ──► findings (pure) ──► words, by the binary
@@ -8,19 +8,23 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `facts` | what is known of a run, in plain values |
-//! | `runs` | which line of a log is whose |
-//! | `log` | facts out of `wirescope.jsonl`, as [`crate::health`] and [`crate::run`] write it |
+//! | `runs` | which line of a log belongs to which run |
+//! | `log` | reading `wirescope.jsonl`, as the engine writes it |
+//! | `lines` | what each line adds to the facts of its run |
 //! | `system` | facts about the process and its disk, now |
+//! | `finding` | one finding: place, certainty, cause, remedies |
 //! | `findings` | from facts to findings: no file, no clock |
 //! | `packet_findings` | those about packets that were lost, stage by stage |
 //! | `dump_findings` | those about dumps |
 //! | `silence` | those about a run whose log just stops |
 //!
-//! A run is never asked anything: doctor works on one that hangs, and on one that is long dead.
+//! Doctor never contacts the run: it works on one that hangs, and on one that is long dead.
 
 mod dump_findings;
 pub mod facts;
-pub mod findings;
+mod finding;
+mod findings;
+mod lines;
 pub mod log;
 mod packet_findings;
 mod runs;
@@ -28,6 +32,7 @@ mod silence;
 pub mod system;
 
 pub use facts::{Facts, State};
-pub use findings::{Finding, Stage, Sureness, findings};
+pub use finding::{Finding, Stage, Sureness};
+pub use findings::findings;
 pub use log::LogError;
 pub use runs::Wanted;

@@ -1,16 +1,10 @@
-//! Facts out of `wirescope.jsonl`: of the run that began last in it, or of the one that is asked for.
+//! Reading `wirescope.jsonl`: the facts of the run that began last in it, or of the one that is wanted.
 //!
-//! Lines are read one by one and may be cut, damaged or of a later version: what isn't understood is counted
-//! or passed over.
+//! Lines are read one by one. They may be incomplete, damaged or of a later version: what isn't understood is
+//! counted or skipped.
 
-use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
+use super::facts::Facts;
 use super::runs::{Runs, Wanted};
-use scope_events::counts::{self, ByWord, Dump, Nic, SourceCounts};
-use scope_events::event::WarningKind;
-use scope_events::{Event, Line, Said, event};
-use scope_machine::home::Home;
-use scope_machine::nic::{Altered, Softnet};
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,18 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a line that are read; longer ones count as unreadable.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-/// Incomplete dumps, and warnings, that are kept of a run; of more the first ones.
-const KEPT_MAX: usize = 10_000;
-/// A second took so long, seconds: the process stood still.
-const STALLED_S: f64 = 2.5;
-/// Part of a second from which a worker had no time left.
-const BUSY: f64 = 0.75;
-/// Part of a second that the process was kept waiting by its control group, from which that explains a loss.
-const THROTTLED: f64 = 0.05;
-/// Part of a second that a worker waited for a processor, from which that explains a loss.
-const STARVED: f64 = 0.2;
-
-/// Why a log can't be looked at. Texts say place, cause and remedy.
+/// Why a log can't be read. Texts say place, cause and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// It can't be opened or read.
@@ -39,20 +22,20 @@ pub enum LogError {
     File {
         /// Which.
         path: PathBuf,
-        /// The system's own words.
+        /// The system's message.
         #[source]
         cause: io::Error,
     },
     /// Nothing is in it.
-    #[error("{path}: the log is empty: no run has written a line yet, or it was emptied since")]
+    #[error("{path}: the log is empty: no run has written a line yet, or somebody emptied it")]
     Empty {
         /// Which.
         path: PathBuf,
     },
     /// No run is in it.
     #[error(
-        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give that of \
-         a run with --log, or its folder with --out"
+        "{path}: no run has written this log ({unreadable} of its {lines} lines can't be read); give the \
+         log of a run with --log, or its folder with --out"
     )]
     NoRun {
         /// Which.
@@ -62,10 +45,10 @@ pub enum LogError {
         /// Of these, those that aren't JSON objects.
         unreadable: u64,
     },
-    /// The run asked for isn't in it.
+    /// The wanted run isn't in it.
     #[error(
-        "{path}: {wanted} is not among the {runs} runs of this log; without --run and --pid the one that \
-         began last is told of"
+        "{path}: {wanted} is not among the {runs} runs of this log; omit --run and --pid to see the run \
+         that began last"
     )]
     NotThatRun {
         /// Which.
@@ -83,10 +66,10 @@ pub enum LogError {
 /// The log can't be read, or no such run is in it.
 pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
     let fault = |cause| LogError::File { path: path.to_path_buf(), cause };
-    // A pipe without a writer would be waited for without end.
+    // Without this flag, opening a pipe that has no writer would wait forever.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fault)?;
     if !file.metadata().map_err(fault)?.is_file() {
-        return Err(fault(io::Error::other("is no file")));
+        return Err(fault(io::Error::other("is not a file")));
     }
     let mut reader = BufReader::new(file);
     let mut runs = Runs::new(wanted.clone());
@@ -96,7 +79,7 @@ pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
         if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(fault)? == 0 {
             break;
         }
-        runs.take(&line, line.ends_with(b"\n") || line.len() as u64 == LINE_BYTES_MAX);
+        runs.add(&line, line.ends_with(b"\n") || line.len() as u64 == LINE_BYTES_MAX);
     }
     let path = path.to_path_buf();
     let missing = match (runs.lines, runs.count) {
@@ -110,327 +93,17 @@ pub fn read(path: &Path, wanted: &Wanted) -> Result<Facts, LogError> {
 /// Facts of the run that began last in `text`, as [`read`] reads them; for logs that were recorded.
 pub fn parse(text: &str) -> Option<Facts> {
     let mut runs = Runs::default();
-    text.lines().for_each(|line| runs.take(line.as_bytes(), true));
+    for line in text.lines() {
+        runs.add(line.as_bytes(), true);
+    }
     runs.finish()
-}
-
-/// A time as a line has it.
-fn time(text: &str) -> Option<jiff::Timestamp> {
-    text.parse().ok()
-}
-
-/// When a line was written.
-pub(super) fn logged(line: &Line) -> Option<jiff::Timestamp> {
-    time(&line.logged)
-}
-
-/// A run lasts from its first line to its last one so far. A `start` in a log that goes on has the time of
-/// the first one.
-pub(super) fn take_time(facts: &mut Facts, line: &Line) {
-    let Some(logged) = logged(line) else { return };
-    let first = match &line.said {
-        Said::Event(Event::Start(start)) => start.began.0.as_deref().and_then(time),
-        _ => None,
-    };
-    let began = *facts.began.get_or_insert(first.unwrap_or(logged));
-    facts.elapsed_s = logged.duration_since(began).as_secs_f64().max(0.0);
-    facts.last = Some(logged);
-}
-
-pub(super) fn take_line(facts: &mut Facts, line: Line) {
-    let counted = logged(&line);
-    let event = match line.said {
-        Said::Event(event) => event,
-        Said::Unknown(_) | Said::Nothing => return facts.unknown_lines += 1,
-    };
-    match event {
-        Event::Start(start) => {
-            facts.version = clean(start.version);
-            facts.continues = start.continues.0.unwrap_or(false);
-            facts.specs = clean_all(start.sources);
-            facts.ring_bytes = start.ring_bytes;
-            facts.normal_pages = start.pages == scope_events::event::NORMAL_PAGES;
-            facts.triggers = start.triggers.len() as u64;
-        }
-        Event::Machine(machine) => take_machine(facts, machine),
-        Event::Status(status) => {
-            facts.counted = counted.or(facts.counted);
-            facts.disk_wait_s = facts.disk_wait_s.max(status.meanwhile.0.disk_wait_s);
-            facts.throttled =
-                status.cgroup.map_or(facts.throttled, |group| (group.throttled_periods, group.throttled_s));
-            facts.softnet = status.softnet.map(softnet).or(facts.softnet);
-            take_counts(
-                facts,
-                Counts {
-                    dropped: status.dropped,
-                    cut_by_segment: status.cut_by_segment.unwrap_or(status.cut),
-                    late: status.late,
-                    sources: status.sources,
-                    hits: status.hits,
-                    hits_rationed: status.hits_rationed,
-                    nic: status.nic,
-                },
-            );
-            if facts.continues && facts.losses_told.is_empty() {
-                facts.losses_told = facts.dropped.clone(); // those were told in the file before
-            }
-        }
-        Event::Loss(loss) => take_loss(facts, loss),
-        Event::Resumed(_) => facts.resumed += 1,
-        Event::Dump(dump) => take_dump(facts, dump),
-        Event::Interface(interface) => take_interface(facts, interface),
-        Event::LongHold(_) => facts.long_holds += 1,
-        Event::Warning(warning) => {
-            facts.interpreted += u64::from(warning.is(WarningKind::Interpreter));
-            facts.swapped |= warning.is(WarningKind::Swapped);
-            if facts.warnings.len() < KEPT_MAX {
-                facts.warnings.push(clean(warning.text));
-            }
-        }
-        Event::End(end) => {
-            let totals = end.totals.0;
-            facts.state = State::Ended;
-            facts.counted = counted.or(facts.counted);
-            facts.failures = clean_all(totals.failures);
-            facts.dump_totals = totals
-                .dump_totals
-                .map(|sums| (sums.dumps, sums.incomplete.max(sums.failed)))
-                .or(facts.dump_totals);
-            take_counts(
-                facts,
-                Counts {
-                    dropped: totals.dropped,
-                    cut_by_segment: totals.cut_by_segment.unwrap_or(totals.cut),
-                    late: totals.late,
-                    sources: totals.sources,
-                    hits: totals.hits,
-                    hits_rationed: totals.hits_rationed,
-                    nic: totals.nic,
-                },
-            );
-        }
-        Event::EndedAtOnce(end) => {
-            facts.state = State::EndedAtOnce;
-            facts.ended_why = clean(end.why);
-            facts.dumps_thrown_away = end.dumps_open.unwrap_or(0);
-        }
-        Event::Hit(_)
-        | Event::Hits(_)
-        | Event::Together(_)
-        | Event::Exec(_)
-        | Event::Alarm(_)
-        | Event::Deleted(_)
-        | Event::ClockStep(_)
-        | Event::Note(_)
-        | Event::Reload(_) => {}
-    }
-}
-
-fn take_machine(facts: &mut Facts, machine: event::Machine) {
-    facts.pid = machine.pid;
-    facts.pid_began = machine.pid_began;
-    let event::Home { host, boot, processes } = machine.home;
-    facts.home = Home { host: host.map(clean), boot: boot.map(clean), processes: processes.map(clean) };
-    facts.live = machine.live;
-    facts.interpreter_asked = machine.interpreter;
-    facts.dumps_max = machine.dumps_max;
-    facts.status_every_s = machine.status_every_s;
-    facts.processors = machine.processors;
-    (facts.file_size_max, facts.threads_max) = (machine.limits.file_size, machine.limits.threads);
-    let capture = |capture: event::Capture| Capture {
-        source: clean(capture.source),
-        interface: clean(capture.interface),
-        workers: capture.workers,
-        snap_len: capture.snap_len.filter(|bytes| *bytes > 0),
-        promiscuous: capture.promiscuous.unwrap_or(true),
-        cpus: capture.cpus.unwrap_or_default(),
-    };
-    facts.captures = machine.captures.into_iter().map(capture).collect();
-    take_nics(facts, machine.nic);
-}
-
-/// What `status` and `end` have in common: all counts since the run began.
-struct Counts {
-    dropped: ByWord,
-    cut_by_segment: u64,
-    late: u64,
-    sources: Vec<SourceCounts>,
-    hits: BTreeMap<String, ByWord>,
-    hits_rationed: u64,
-    nic: BTreeMap<String, Nic>,
-}
-
-fn take_counts(facts: &mut Facts, counts: Counts) {
-    facts.hits_rationed = counts.hits_rationed;
-    for (reason, packets) in counts.dropped {
-        let dropped = facts.dropped.entry(reason).or_default();
-        *dropped = packets.max(*dropped);
-    }
-    facts.cut_by_segment = counts.cut_by_segment;
-    facts.late = counts.late;
-    facts.sources.clear();
-    for SourceCounts { source, counts, .. } in counts.sources {
-        let sum: &mut SourceFacts = facts.sources.entry(clean(source)).or_default();
-        sum.offered = sum.offered.saturating_add(counts.0.offered);
-        sum.received = sum.received.saturating_add(counts.0.received);
-        sum.kernel_dropped = sum.kernel_dropped.saturating_add(counts.0.kernel_dropped);
-        sum.unreadable = sum.unreadable.saturating_add(counts.0.unreadable);
-    }
-    facts.hits.clear();
-    for (verdict, hits) in counts.hits.into_values().flatten() {
-        let sum = facts.hits.entry(verdict).or_default();
-        *sum = sum.saturating_add(hits);
-    }
-    take_nics(facts, counts.nic);
-}
-
-fn softnet(softnet: counts::Softnet) -> Softnet {
-    Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }
-}
-
-/// The last word about an interface holds.
-fn take_interface(facts: &mut Facts, event: event::Interface) {
-    let interface = clean(event.interface);
-    match event.state.as_str() {
-        "refused" if facts.refused.len() < KEPT_MAX => {
-            facts.refused.insert(interface, clean(event.text));
-        }
-        "gone" if facts.gone.len() < KEPT_MAX => {
-            facts.gone.insert(interface);
-        }
-        "new" | "back" => {
-            facts.refused.remove(&interface);
-        }
-        _ => {}
-    }
-}
-
-/// Of an event without cards those that are known stay.
-fn take_nics(facts: &mut Facts, nics: BTreeMap<String, Nic>) {
-    if !nics.is_empty() {
-        facts.nics = nics.into_iter().map(|(interface, nic)| nic_facts(interface, nic)).collect();
-    }
-}
-
-fn nic_facts(interface: String, nic: Nic) -> NicFacts {
-    let counts::Altered {
-        joined,
-        split,
-        long,
-        unchecked,
-        unchecked_sent,
-        sliced,
-        cut_by_block,
-        cut_by_bound,
-    } = nic.altered;
-    let link = nic.link.unwrap_or_default();
-    NicFacts {
-        interface,
-        counters: nic.counters.0,
-        driver: nic.driver,
-        altered: Altered {
-            joined,
-            split,
-            unchecked,
-            unchecked_sent,
-            long,
-            sliced,
-            cut_by_block,
-            cut_by_bound,
-        },
-        up: link.up,
-        running: link.running,
-        notes: nic.notes.into_iter().map(|note| (clean(note.kind), clean(note.remedy))).collect(),
-    }
-}
-
-/// Losses come each second, the counts that hold them only now and then: what came last is larger.
-fn take_loss(facts: &mut Facts, loss: event::Loss) {
-    let meanwhile = loss.meanwhile.0;
-    facts.losses_seen(&loss.packets);
-    facts.disk_wait_s = facts.disk_wait_s.max(meanwhile.disk_wait_s);
-    let kernel = loss.packets.get("kernel").copied().unwrap_or(0);
-    if kernel == 0 {
-        return;
-    }
-    let workers = meanwhile.workers.iter().flatten();
-    let (busy, starved) = workers
-        .fold((0f64, 0f64), |(busy, starved), worker| (busy.max(worker.busy), starved.max(worker.starved)));
-    let throttled_s = meanwhile.throttled_s.unwrap_or(0.0);
-    let seconds = meanwhile.seconds;
-    if seconds >= STALLED_S {
-        facts.kernel.stalled = facts.kernel.stalled.saturating_add(kernel);
-        facts.stalled_s = facts.stalled_s.max(seconds);
-    } else if throttled_s >= THROTTLED * seconds.max(1.0) {
-        facts.kernel.throttled = facts.kernel.throttled.saturating_add(kernel);
-    } else if busy >= BUSY {
-        facts.kernel.busy = facts.kernel.busy.saturating_add(kernel);
-        facts.busy_max = facts.busy_max.max(busy);
-    } else if starved >= STARVED {
-        facts.kernel.starved = facts.kernel.starved.saturating_add(kernel);
-    } else {
-        facts.kernel.other = facts.kernel.other.saturating_add(kernel);
-    }
-}
-
-impl Facts {
-    /// Adds up losses that were told one after another, as far as no count has them yet.
-    fn losses_seen(&mut self, lost: &ByWord) {
-        for (reason, packets) in lost {
-            let told = self.losses_told.entry(reason.clone()).or_default();
-            *told = told.saturating_add(*packets);
-            let dropped = self.dropped.entry(reason.clone()).or_default();
-            *dropped = (*dropped).max(*told);
-        }
-    }
-}
-
-fn take_dump(facts: &mut Facts, dump: Dump) {
-    facts.dumps_told += 1;
-    if (!dump.complete || dump.error.is_some()) && facts.dumps.len() < KEPT_MAX {
-        facts.dumps.push(dump_facts(dump));
-    }
-}
-
-fn dump_facts(dump: Dump) -> DumpFacts {
-    let mut gaps: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for gap in dump.gaps {
-        let sum = gaps.entry(clean(gap.reason)).or_default();
-        let lost_max = gap.lost_max.unwrap_or_else(|| gap.lost_min.max(1)); // nobody knows how many
-        *sum = (sum.0.saturating_add(gap.lost_min), sum.1.saturating_add(lost_max));
-    }
-    let waited = |waited: counts::Waited| WaitedFacts {
-        longest_s: waited.longest_s,
-        total_s: waited.total_s,
-        pins_full_s: waited.pins_full_s,
-    };
-    DumpFacts {
-        id: dump.id,
-        complete: dump.complete,
-        lost_min: dump.lost_min,
-        lost_max: dump.lost_max.unwrap_or_else(|| dump.lost_min.max(1)),
-        gaps,
-        waited: dump.waited.map(waited),
-        piped: dump.path.is_none() && dump.error.is_none(),
-        error: dump.error,
-    }
-}
-
-/// Foreign text: control characters could play with a terminal.
-pub(super) fn clean(text: String) -> String {
-    match text.contains(char::is_control) {
-        true => text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect(),
-        false => text,
-    }
-}
-
-fn clean_all(texts: Vec<String>) -> Vec<String> {
-    texts.into_iter().take(KEPT_MAX).map(clean).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::State;
+    use crate::lines::clean;
 
     const START: &str =
         r#"{"event":"start","sources":["afpacket:a"],"ring_bytes":1024,"memory":"m","triggers":[{}]}"#;

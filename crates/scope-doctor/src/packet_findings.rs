@@ -1,7 +1,7 @@
 //! Findings about packets that were lost on their way into the ring, stage by stage.
 
 use super::facts::{Facts, NicFacts};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_spelling::printable::shell_word;
 
 /// More triggers than this are many for one worker.
@@ -10,14 +10,16 @@ const TRIGGERS_MANY: u64 = 8;
 const BUSY_CERTAIN: f64 = 0.95;
 
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
-    facts.nics.iter().for_each(|nic| card(facts, nic, found));
+    for nic in &facts.nics {
+        card(facts, nic, found);
+    }
     kernel_queue(facts, found);
     kernel_ring(facts, found);
     ring(facts, found);
 }
 
-/// What the card says that it lost. Drivers fold the same loss into several counters, so the largest is
-/// taken, not the sum.
+/// What the card reports as lost. Drivers count one loss in several counters, so the largest counts, not the
+/// sum.
 fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     let name = &nic.interface;
     let no_room = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"]
@@ -28,27 +30,27 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     let larger = match nic.remedy("nic_ring") {
         Some(line) => format!("Give the card a larger receive ring: {line}"),
         None => {
-            format!("See whether the card can have a larger receive ring: ethtool -g {}", shell_word(name))
+            format!("Check whether the card allows a larger receive ring: ethtool -g {}", shell_word(name))
         }
     };
     let remedies = [
         larger.as_str(),
-        "Keep capture's workers off the processors that serve the card's interrupts (/proc/interrupts): \
-         cpus= in the source.",
+        "Keep the workers off the processors that serve the card's interrupts (/proc/interrupts): cpus= in \
+         the source.",
         "Give the kernel more time per round to fetch packets: sysctl -w net.core.netdev_budget=600",
     ];
     if no_room > 0 {
-        let cause = format!("{name} had no room for packets: the kernel didn't fetch them in time");
+        let cause = format!("{name} ran out of receive buffers: the kernel did not fetch packets in time");
         found.push(Finding::loss("nic_no_room", Stage::Nic, Sureness::Certain, no_room, cause, &remedies));
     }
     let damaged = nic.count("rx_crc_errors").max(nic.count("rx_length_errors"));
     if damaged > 0 {
-        let cause = format!("packets came damaged to {name}: the card threw them away");
-        let remedies = ["Look at cable, optics and the peer's settings."];
+        let cause = format!("packets arrived damaged at {name}, and the card discarded them");
+        let remedies = ["Check cable, optics and the peer's settings."];
         found.push(Finding::loss("damaged", Stage::Nic, Sureness::Certain, damaged, cause, &remedies));
     }
     let of_driver = nic.driver.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count > 0);
-    // The kernel adds what its own queue dropped to the same counter; that is told with the queue.
+    // The kernel adds what its own queue dropped to the same counter; that is reported with the queue.
     let of_queue = facts.softnet.map_or(0, |softnet| softnet.dropped);
     let dropped = nic.count("rx_dropped").saturating_sub(no_room).saturating_sub(of_queue);
     match of_driver {
@@ -68,8 +70,9 @@ fn card(facts: &Facts, nic: &NicFacts, found: &mut Vec<Finding>) {
     }
 }
 
-/// `rx_dropped` counts what a driver had no memory for, and also what capture got and nobody else on this
-/// host wanted. Where capture got every packet that the card received, it is taken for the latter.
+/// `rx_dropped` counts packets that a driver had no memory for, and also packets that capture got and no
+/// other program on this host wanted. Where capture got every packet that the card received, it counts the
+/// latter.
 fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: &str) -> Finding {
     let name = &nic.interface;
     let of_nic = facts.captures.iter().filter(|capture| capture.interface == *name);
@@ -82,13 +85,16 @@ fn dropped_behind_the_card(facts: &Facts, nic: &NicFacts, dropped: u64, larger: 
     let cause = format!(
         "{name} counts {dropped} dropped packets (rx_dropped): {}",
         match (all_seen, may_join) {
-            (true, _) => "capture got all that it received, so most likely nobody else wanted them",
-            (false, true) => "no memory, or nobody who wanted them; joined packets hide which",
-            (false, false) => "no memory, or nobody who wanted them",
+            (true, _) =>
+                "capture got every packet that the card received, so most likely no other program \
+                wanted them",
+            (false, true) =>
+                "the kernel had no memory for them, or no program wanted them; joined packets \
+                hide which",
+            (false, false) => "the kernel had no memory for them, or no program wanted them",
         }
     );
-    let memory =
-        "Keep more memory free for the kernel to take packets in: sysctl -w vm.min_free_kbytes=131072";
+    let memory = "Keep more memory free for the kernel's packet buffers: sysctl -w vm.min_free_kbytes=131072";
     let finding = Finding::note("rx_dropped", Stage::Nic, Sureness::Possible, cause, &[larger, memory]);
     let loses = !all_seen && !may_join;
     Finding { loses, lost_max: if loses { dropped } else { 0 }, ..finding }
@@ -102,15 +108,15 @@ fn kernel_queue(facts: &Facts, found: &mut Vec<Finding>) {
         "the kernel's queue between cards and sockets was full (softnet_stat; all interfaces together)"
             .to_string();
     let remedies = [
-        "Let the queue grow longer: sysctl -w net.core.netdev_max_backlog=10000",
-        "Spread the card over more processors: more queues (ethtool -L), or RPS (rps_cpus).",
+        "Allow a longer queue: sysctl -w net.core.netdev_max_backlog=10000",
+        "Spread the card's packets over more processors: more queues (ethtool -L), or RPS (rps_cpus).",
     ];
     let sureness = if alone { Sureness::Likely } else { Sureness::Possible };
     found.push(Finding::loss("backlog", Stage::KernelQueue, sureness, softnet.dropped, cause, &remedies));
 }
 
-/// Packets that the kernel's capture ring had no room for. The count is exact; the reason is what went on
-/// meanwhile.
+/// Packets that the kernel's capture ring had no room for. The count is exact; the reason is inferred from
+/// what went on at that time.
 fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     let all = facts.dropped("kernel");
     let kernel = &facts.kernel;
@@ -130,14 +136,13 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
         let figures =
             if periods > 0 { format!(" ({periods} times in all, {seconds:.1} s)") } else { String::new() };
         let cause = format!(
-            "the run's control group had used up the processor time that it may have, and its threads had to \
-             wait{figures}"
+            "the run's control group had used up its processor time, and threads had to wait{figures}"
         );
         let remedies = [
             "Allow it more processor time: CPUQuota= in a service (systemctl set-property UNIT \
              CPUQuota=200%), --cpus of a container.",
-            "Have fewer threads share it: workers= in the source, --dumps-max.",
-            "Let the kernel hold more meanwhile: a larger capture ring, blocks= in the source.",
+            "Use fewer threads: workers= in the source, --dumps-max.",
+            "Let the kernel hold more packets meanwhile: a larger capture ring, blocks= in the source.",
         ];
         found.push(Finding::loss(
             "worker_throttled",
@@ -162,22 +167,24 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if kernel.stalled > 0 {
         let (sureness, what) = match facts.resumed {
-            0 => (Sureness::Likely, "stopped by a signal, swapped out, or its machine was held"),
+            0 => (Sureness::Likely, "it was stopped by a signal or swapped out, or its machine was paused"),
             _ => (Sureness::Certain, "a signal had stopped it (SIGSTOP, or Ctrl-Z in a shell)"),
         };
         let cause = format!("the whole process stood still for {:.1} s: {what}", facts.stalled_s);
         let find = match facts.resumed {
-            0 => "Find out who stops it: a debugger, a freezer of control groups, a hypervisor.",
+            0 => "Find out what stops it: a debugger, the freezer of a control group, a hypervisor.",
             _ => {
-                "Find out who sends it SIGSTOP: a debugger, a script, or a shell; it is made to go on by \
-                 SIGCONT."
+                "Find out what sends SIGSTOP: a debugger, a script or a shell. SIGCONT continues the process."
             }
         };
         let mut remedies = vec![find];
         if facts.resumed == 0 {
             remedies.push("Lock the ring in memory, so that it can't be swapped out: --mlock.");
         }
-        remedies.push("Let the kernel hold more meanwhile: a larger capture ring, blocks= in the source.");
+        remedies.push(
+            "Let the kernel hold more packets meanwhile: a larger capture ring, blocks= in the \
+            source.",
+        );
         found.push(Finding::loss(
             "process_stalled",
             Stage::KernelRing,
@@ -192,16 +199,19 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
         .fold(0, u64::saturating_add);
     let rest = all.saturating_sub(explained);
     if rest > 0 {
-        let cause = "the kernel's capture ring was full: a burst, or a worker that was held up for a moment"
+        let cause = "the kernel's capture ring was full: packets came in a burst, or a worker was held up \
+            for a moment"
             .to_string();
-        let mut remedies = vec!["Let the kernel hold more: a larger capture ring, blocks= in the source."];
+        let mut remedies = vec![
+            "Let the kernel hold more packets: a larger capture ring, blocks= in the \
+            source.",
+        ];
         if facts.captures.iter().all(|capture| capture.cpus.is_empty()) {
             remedies.push("Give each worker a processor of its own: cpus= in the source.");
         }
         remedies.push("Share the packets among more workers: workers= in the source.");
         remedies.push(
-            "Where packets are few, have blocks handed over later, when they hold more: a longer \
-                timeout= in the source.",
+            "If packets are few, let the kernel fill its blocks for longer: a longer timeout= in the source.",
         );
         found.push(Finding::loss(
             "kernel_ring",
@@ -214,12 +224,12 @@ fn kernel_ring(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// What helps a worker that has no time left. A processor of its own doesn't: it has one.
+/// What helps a worker that has no time left. A processor of its own does not: it has one.
 fn relieve(facts: &Facts, interpreted: bool) -> Vec<String> {
     let mut remedies = Vec::new();
     if interpreted {
         remedies.push(
-            "Let filters be machine code: they run in the interpreter now, several times slower.".to_string(),
+            "Run filters as machine code: they run in the interpreter now, several times slower.".to_string(),
         );
     }
     let triggers = match facts.triggers {
@@ -239,7 +249,8 @@ fn relieve(facts: &Facts, interpreted: bool) -> Vec<String> {
         )
     } else if pinned > 0 && workers >= pinned {
         format!(
-            "Share the packets among more workers, each on a processor of its own: workers={0} and cpus= with {0} processors in the \
+            "Share the packets among more workers, each on a processor of its own: workers={0} and cpus= \
+             with {0} processors in the \
              source.",
             workers + 1
         )
@@ -260,7 +271,7 @@ fn starved(facts: &Facts) -> (String, Vec<String>) {
     let mut cpus: Vec<u64> = facts.captures.iter().flat_map(|capture| capture.cpus.iter().copied()).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let priority = "Let it run before others: nice -n -10, or Nice=-10 in a service.".to_string();
+    let priority = "Give the run priority: nice -n -10, or Nice=-10 in a service.".to_string();
     if cpus.is_empty() {
         let remedies = vec![
             "Give each worker a processor of its own: cpus= in the source.".to_string(),
@@ -272,7 +283,7 @@ fn starved(facts: &Facts) -> (String, Vec<String>) {
     let list = cpus.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
     let cause = format!(
         "a worker was ready to run while others had its processor: it is pinned to {list}, and others run \
-         there, too"
+         there too"
     );
     let remedies = vec![
         format!(
@@ -280,21 +291,23 @@ fn starved(facts: &Facts) -> (String, Vec<String>) {
              CPUAffinity= of other services."
         ),
         format!("Move interrupts away from it: /proc/irq/*/smp_affinity_list without {list}."),
-        "Let the kernel move the worker to a free processor: leave cpus= out.".to_string(),
+        "Let the kernel move the worker to a free processor: omit cpus=.".to_string(),
         priority,
     ];
     (cause, remedies)
 }
 
-/// Packets that a worker had and couldn't store.
+/// Packets that a worker received and could not store.
 fn ring(facts: &Facts, found: &mut Vec<Finding>) {
     let pinned = facts.dropped("ring_pinned");
     if pinned > 0 && facts.disk_was_slow() {
-        let cause = "dumps held the ring and didn't get on: the disk didn't take what they wrote".to_string();
+        let cause = "dumps held the whole ring while they waited for their disk: a worker found no segment \
+            to write into"
+            .to_string();
         let remedies = [
             "Write dumps to a faster disk: --out FOLDER.",
             "Keep less in each dump: a narrower --dump.",
-            "Have fewer dumps at once, so that hits beyond start none: --dumps-max.",
+            "Allow fewer dumps at once: --dumps-max. Hits beyond that start none.",
             "Give the ring more memory: --ring.",
         ];
         found.push(Finding::loss(
@@ -306,12 +319,11 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
             &remedies,
         ));
     } else if pinned > 0 {
-        let cause =
-            "everything in the ring was held by dumps: there was no segment to write into".to_string();
+        let cause = "dumps held the whole ring: a worker found no segment to write into".to_string();
         let remedies = [
             "Give the ring more memory: --ring.",
-            "Ask for less time in each dump: a shorter --before and --after.",
-            "Have fewer dumps at once, so that hits beyond start none: --dumps-max.",
+            "Cover less time in each dump: a shorter --before and --after.",
+            "Allow fewer dumps at once: --dumps-max. Hits beyond that start none.",
             "Keep less in each dump: a narrower --dump.",
         ];
         found.push(Finding::loss("ring_pinned", Stage::Ring, Sureness::Certain, pinned, cause, &remedies));
@@ -319,13 +331,13 @@ fn ring(facts: &Facts, found: &mut Vec<Finding>) {
     for (reason, what, remedy) in [
         (
             "link_types",
-            "one worker met more link types than it has lanes for",
+            "a worker received packets of more link types than it has lanes for",
             "Capture fewer kinds of interfaces in one run.",
         ),
         (
             "interfaces",
-            "the run met more interfaces than it can number",
-            "Start the run anew, or capture fewer interfaces: numbers are never given twice in a run.",
+            "the run saw more interfaces than it can number",
+            "Restart the run, or capture fewer interfaces: a run uses each number once.",
         ),
     ] {
         let packets = facts.dropped(reason);

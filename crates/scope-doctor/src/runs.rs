@@ -1,12 +1,11 @@
 //! The runs of one log: each line goes to the run that wrote it, also where several wrote at once.
 //!
-//! Lines name their run (`run_id`); one that doesn't, or that can't be read, is taken for one of the run that
-//! began last. A run without its first line (a log that was cut from above) begins with the first line that
-//! names it.
+//! Lines name their run (`run_id`). A line that names none, or can't be read, counts for the run that began
+//! last. A run whose first lines are missing begins with the first line that names it.
 
 use super::facts::{Facts, OtherRun, State};
-use super::log::{clean, logged, take_line, take_time};
-use scope_events::{Event, Line, Said};
+use super::lines::{clean, logged, take_line, take_time};
+use scope_events::{Content, Event, Line};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -47,7 +46,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Takes the lines of a log, one after another.
+/// Receives the lines of a log, one after another.
 #[derive(Default)]
 pub(super) struct Runs {
     wanted: Wanted,
@@ -61,7 +60,7 @@ pub(super) struct Runs {
     pub unreadable: u64,
 }
 
-/// What is known of every run. Its lines stand between two numbers of lines.
+/// What is known of every run, and the numbers of its first and its last line.
 struct Listed {
     first: u64,
     last: u64,
@@ -73,8 +72,8 @@ impl Runs {
         Runs { wanted, ..Runs::default() }
     }
 
-    /// Takes one line; `whole`: with its end.
-    pub fn take(&mut self, line: &[u8], whole: bool) {
+    /// Adds one line; `whole`: with its end.
+    pub fn add(&mut self, line: &[u8], whole: bool) {
         if line.trim_ascii().is_empty() {
             return;
         }
@@ -89,7 +88,7 @@ impl Runs {
         let run_id = &*clean(line.run_id.clone());
         let known = !run_id.is_empty() && self.listed.iter().rev().any(|listed| listed.run.run_id == run_id);
         let names_a_run = !run_id.is_empty() && !line.logged.is_empty();
-        let starts = matches!(line.said, Said::Event(Event::Start(_)));
+        let starts = matches!(line.content, Content::Event(Event::Start(_)));
         if !known && (starts || names_a_run) {
             self.begin(run_id, !starts);
         }
@@ -114,7 +113,8 @@ impl Runs {
         let of_run = |listed: &&mut Listed| run_id.is_empty() || listed.run.run_id == run_id;
         let Some(listed) = self.listed.iter_mut().rev().find(of_run) else { return };
         listed.last = lines;
-        listed.run.last_words |= matches!(line.said, Said::Event(Event::End(_) | Event::EndedAtOnce(_)));
+        listed.run.has_last_line |=
+            matches!(line.content, Content::Event(Event::End(_) | Event::EndedAtOnce(_)));
         if let Some(facts) = self.kept.iter_mut().rev().find(|facts| facts.run_id == listed.run.run_id) {
             take_time(facts, &line);
             take_line(facts, line);
@@ -139,7 +139,7 @@ impl Runs {
     }
 }
 
-/// A line that can't be read. What is cut at the log's end may still show that it was the run's last one.
+/// A line that can't be read. An incomplete one at the log's end may still show that it was the run's last.
 fn damaged(facts: &mut Facts, line: &[u8], whole: bool) {
     if whole {
         facts.unreadable_lines += 1;
@@ -158,7 +158,9 @@ mod tests {
 
     fn runs(wanted: Wanted, lines: &[&str]) -> Option<Facts> {
         let mut runs = Runs::new(wanted);
-        lines.iter().for_each(|line| runs.take(line.as_bytes(), true));
+        for line in lines {
+            runs.add(line.as_bytes(), true);
+        }
         runs.finish()
     }
 
@@ -201,13 +203,13 @@ mod tests {
             ("bb", 5, Some(2), State::Unknown)
         );
         assert_eq!((newest.runs, newest.newest, newest.other_runs.len()), (2, true, 1));
-        assert_eq!((newest.other_runs[0].beside, newest.other_runs[0].last_words), (true, true));
+        assert_eq!((newest.other_runs[0].beside, newest.other_runs[0].has_last_line), (true, true));
         let other = of(Wanted { run: Some("a".into()), pid: None }, &lines).expect("a run");
         assert_eq!(
             (other.run_id.as_str(), other.late, other.pid, other.state),
             ("aa", 7, Some(1), State::Ended)
         );
-        assert_eq!((other.newest, other.other_runs[0].last_words), (false, false));
+        assert_eq!((other.newest, other.other_runs[0].has_last_line), (false, false));
         assert_eq!(
             of(Wanted { pid: Some(1), run: None }, &lines).map(|facts| facts.run_id),
             Some("aa".to_string())

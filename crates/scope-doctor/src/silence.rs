@@ -1,8 +1,8 @@
-//! Findings about a run whose log just stops, or that was ended at once. What can't be seen is weighed, not
-//! told as certain.
+//! Findings about a run whose log just stops, or that was ended at once. What can't be seen is reported as
+//! likely or possible, never as certain.
 
 use super::facts::{Facts, State};
-use super::findings::{Finding, Stage, Sureness};
+use super::finding::{Finding, Stage, Sureness};
 use scope_machine::home::Seen;
 
 /// A disk with less room than this, bytes, may have had none for the last line.
@@ -34,27 +34,26 @@ fn quiet(facts: &Facts) -> Option<Finding> {
     let full = disk_full(facts);
     let why = full.map_or(String::new(), |full| format!(": {full}"));
     let cause = format!(
-        "its log has had no line for {}, though it writes one every {every_s:.0} s{why}; what was lost since \
-         isn't known here",
+        "its log has had no line for {}, although the run writes one every {every_s:.0} s{why}; later \
+         losses are not known here",
         age(silent_s)
     );
-    let remedies = [
-        "See whether the log's disk takes anything: df -h, and journalctl -k for its faults.",
-        "Have the log written anew where it was moved or removed: kill -HUP PID.",
-    ];
+    let pid = facts.pid.map_or("PID".to_string(), |pid| pid.to_string());
+    let reopen = format!("If the log was moved or removed, make the run open a new one: kill -HUP {pid}");
+    let remedies = ["Check the log's disk: df -h for its space, journalctl -k for its faults.", &reopen];
     let sureness = if full.is_some() { Sureness::Likely } else { Sureness::Possible };
     Some(Finding::note("log_silent", Stage::Run, sureness, cause, &remedies))
 }
 
-/// The log says it: whoever ran it wanted it so.
+/// The log says so: a person ended it.
 fn at_once(facts: &Facts) -> Finding {
     let why = if facts.ended_why.is_empty() { "ended at once" } else { &facts.ended_why };
     let mut cause =
-        format!("{why}, so it ended at once: its ring is gone, and counts are as they were told last");
+        format!("{why}, so it ended at once: its ring is gone, and the counts are the last ones in its log");
     if facts.dumps_thrown_away > 0 {
-        cause += &format!("; dumps in the making that went with it: {}", facts.dumps_thrown_away);
+        cause += &format!("; unfinished dumps that were lost with it: {}", facts.dumps_thrown_away);
     }
-    let wait = "Stop it once, and give it time to close its dumps.";
+    let wait = "Next time signal it once, and give it time to finish its dumps.";
     let finding = Finding::loss("ended_at_once", Stage::Run, Sureness::Certain, 0, cause, &[wait]);
     Finding { loses: facts.dumps_thrown_away > 0, ..finding }
 }
@@ -69,15 +68,15 @@ fn disk_full(facts: &Facts) -> Option<&'static str> {
         .file_size_max
         .is_some_and(|bytes_max| facts.log_bytes >= bytes_max.saturating_sub(LINE_BYTES))
     {
-        Some("its log is as large as the process may let a file grow (ulimit -f, LimitFSIZE=)")
+        Some("its log has reached the file-size limit of the process (ulimit -f, LimitFSIZE=)")
     } else if facts
         .dumps
         .iter()
         .any(|dump| dump.error.as_ref().is_some_and(|error| error.contains("os error 28")))
     {
-        Some("its dumps met a full disk")
+        Some("its dumps ran out of disk space")
     } else if facts.last_line_cut {
-        Some("the last line of its log is cut, as on a full disk or when power fails")
+        Some("the last line of its log is incomplete, as on a full disk or after a power failure")
     } else {
         None
     }
@@ -89,19 +88,19 @@ fn dead(facts: &Facts) -> Finding {
     let restarted = facts.seen == Seen::BeforeRestart;
     let weighed = match restarted {
         true => {
-            "this machine has started again since: power, a reset or a hasty restart; or it was killed or \
-             crashed before that"
+            "this machine has started again since: a power failure, a reset, or a restart that did not \
+             wait; or the run was killed or crashed before that"
         }
         false => {
-            "it was killed (kill -9, out of memory, a service manager that waited no longer) or crashed; \
-             this machine hasn't started again since"
+            "it was killed (kill -9, out of memory, a service manager's timeout) or crashed; this machine \
+             hasn't started again since"
         }
     };
     let gone = format!("{process} is gone, its ring with it, and its log stops without a last line");
     let full = disk_full(facts);
     let (sureness, cause) = match full {
         Some(full) => {
-            (Sureness::Possible, format!("{gone}: {full}, so it may have ended in order; or {weighed}"))
+            (Sureness::Possible, format!("{gone}: {full}, so it may have ended normally; or {weighed}"))
         }
         None => (Sureness::Likely, format!("{gone}: {weighed}")),
     };
@@ -109,18 +108,15 @@ fn dead(facts: &Facts) -> Finding {
         format!("Look for a crash: coredumpctl info {pid}")
     });
     let mut remedies = match restarted {
-        true => vec!["See how the machine went down: last -x; journalctl -b -1 -e."],
+        true => vec!["See how the machine went down: last -x; journalctl -b -1 -e"],
         false => vec![
-            "See whether the kernel ended it for want of memory: journalctl -k | grep -i 'out of memory'",
+            "Check whether the kernel killed it for lack of memory: journalctl -k | grep -i 'out of memory'",
             &crash,
             "If memory ran out, make the ring smaller: --ring.",
         ],
     };
     if full.is_some() {
-        remedies.insert(
-            0,
-            "See whether the log's disk has room, and may be written to: df -h; findmnt -T FOLDER.",
-        );
+        remedies.insert(0, "Check that the log's disk has space and is writable: df -h; findmnt -T FOLDER");
     }
     Finding::loss("died", Stage::Run, sureness, 0, cause, &remedies)
 }
@@ -130,25 +126,25 @@ fn unknown(facts: &Facts) -> Finding {
     let host = facts.home.host.as_deref().unwrap_or("another machine");
     let (place, remedy) = match facts.seen {
         Seen::Elsewhere => {
-            (format!("it ran on {host}, which isn't this machine"), format!("Run doctor there, on {host}."))
+            (format!("it ran on {host}, which is not this machine"), format!("Run doctor there, on {host}."))
         }
         Seen::OutOfSight => (
             format!(
-                "it ran on this machine as {host}, where processes can't be seen from here (a container)"
+                "it ran on this machine in a container ({host}), whose processes cannot be seen from here"
             ),
             "Run doctor where it ran, or on the host itself.".to_string(),
         ),
         Seen::Here | Seen::BeforeRestart | Seen::Unknown => (
-            "its log doesn't say which process it was, nor where".to_string(),
-            "See whether it is still there: pgrep -a wirescope".to_string(),
+            "its log doesn't say which process it was, or on which machine".to_string(),
+            "Check whether it still runs: pgrep -a wirescope".to_string(),
         ),
     };
-    let spoken =
+    let age =
         facts.silent_s.map_or(String::new(), |seconds| format!("; its last line is {} old", age(seconds)));
     let full = disk_full(facts).map_or(String::new(), |full| format!(" ({full})"));
     let cause = format!(
-        "no last line: {place}{spoken}. It may still run, or was killed, crashed, lost its machine's power, \
-         or had no room for the line{full}"
+        "its log has no last line: {place}{age}. The run may still go on; or it was killed, crashed, lost \
+         power, or had no room for the line{full}"
     );
     Finding::note("no_last_line", Stage::Run, Sureness::Possible, cause, &[&remedy])
 }
@@ -173,7 +169,9 @@ mod tests {
         add(facts, &mut found);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].kind, found[0].sureness, found[0].loses), (kind, sureness, loses), "{found:?}");
-        words.iter().for_each(|words| assert!(found[0].cause.contains(words), "{words}: {found:?}"));
+        for words in words {
+            assert!(found[0].cause.contains(words), "{words}: {found:?}");
+        }
     }
 
     #[test]
@@ -199,7 +197,7 @@ mod tests {
             "died",
             Sureness::Possible,
             true,
-            &["disk of its log is full", "may have ended in order", "killed"],
+            &["disk of its log is full", "may have ended normally", "killed"],
         );
         let read_only = Facts {
             disk: Some(Disk { free_bytes: 1 << 39, bytes: 1 << 40, read_only: true }),
@@ -207,9 +205,9 @@ mod tests {
         };
         check(&read_only, "died", Sureness::Possible, true, &["disk of its log is read-only"]);
         let at_limit = Facts { file_size_max: Some(100_000), log_bytes: 99_000, ..dead.clone() };
-        check(&at_limit, "died", Sureness::Possible, true, &["as large as the process may let a file grow"]);
+        check(&at_limit, "died", Sureness::Possible, true, &["has reached the file-size limit"]);
         let cut = Facts { last_line_cut: true, ..dead.clone() };
-        check(&cut, "died", Sureness::Possible, true, &["last line of its log is cut"]);
+        check(&cut, "died", Sureness::Possible, true, &["last line of its log is incomplete"]);
         let restarted = Facts { seen: Seen::BeforeRestart, ..dead.clone() };
         check(&restarted, "died", Sureness::Likely, true, &["started again since", "power"]);
         let home = Home { host: Some("far".into()), ..Home::default() };
@@ -225,7 +223,7 @@ mod tests {
             "no_last_line",
             Sureness::Possible,
             false,
-            &["ran on far", "2 hours old", "may still run", "power"],
+            &["ran on far", "2 hours old", "may still go on", "power"],
         );
         let silent = Facts { state: State::Unknown, ..Facts::default() };
         check(

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Open files of a process that are looked at for its log.
 const FILES_MAX: usize = 65_536;
 
-/// Adds what the system says of the run whose log is at `log`.
+/// Adds what the system knows of the run whose log is at `log`.
 pub fn look(facts: &mut Facts, log: &Path) {
     facts.seen = facts.home.seen_from(&Home::here());
     if facts.state == State::Unknown {
@@ -45,11 +45,11 @@ fn state(seen: Seen, pid: Option<u64>, began: Option<u64>) -> State {
 }
 
 /// The log that process `pid` has open: where it can be read, even if its name is gone or means something
-/// else here. Who may not look at the process finds it by the folder that its command line names: a run hides
-/// its files from all but root.
+/// else here. Without the right to look at the process, the log is found by the folder that the command line
+/// names: a run hides its files from all but root.
 ///
 /// # Errors
-/// In plain words: there is no such process, it may not be looked at, or it has no log open.
+/// A message: there is no such process, it may not be looked at, or it has no log open.
 pub fn log_of(pid: u64) -> Result<PathBuf, String> {
     let open = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(open) => open,
@@ -69,7 +69,8 @@ pub fn log_of(pid: u64) -> Result<PathBuf, String> {
     match hidden {
         Some(cause) => log_by_words(pid, &cause),
         None => Err(format!(
-            "--pid: process {pid} has no {EVENTS_FILE} open: it is no run of wirescope; give a log with --log"
+            "--pid: process {pid} has no {EVENTS_FILE} open: it is not a run of wirescope; give a log with \
+             --log"
         )),
     }
 }
@@ -85,8 +86,8 @@ fn log_by_words(pid: u64, hidden: &std::io::Error) -> Result<PathBuf, String> {
     let log = folder_in(&line).map(|folder| folder.join(EVENTS_FILE)).filter(|log| log.is_file());
     log.ok_or_else(|| {
         format!(
-            "--pid: a run hides its files from all but root, and the command line of process {pid} names no \
-             folder that can be read here ({hidden}); give its folder with --out, or look as root"
+            "--pid: only root sees the files of a run, and the command line of process {pid} names no \
+             folder that can be read here ({hidden}); give its folder with --out, or run doctor as root"
         )
     })
 }
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn a_process_without_a_log_is_no_run() {
         let own = u64::from(std::process::id());
-        assert!(log_of(own).unwrap_err().contains("is no run of wirescope"));
+        assert!(log_of(own).unwrap_err().contains("is not a run of wirescope"));
         assert!(log_of(u64::MAX).unwrap_err().contains("there is no process"));
     }
 

@@ -83,7 +83,7 @@ fn a_ring_that_is_swapped_out_should_be_locked() {
 fn bounds_of_the_ring_are_certain() {
     let found = recorded(include_str!("recorded/bounds.jsonl"));
     check(&found, "link_types", Stage::Ring, Sureness::Certain, 7, "fewer kinds");
-    check(&found, "interfaces", Stage::Ring, Sureness::Certain, 5, "Start the run anew");
+    check(&found, "interfaces", Stage::Ring, Sureness::Certain, 5, "Restart the run");
     assert_eq!(found[0].kind, "link_types", "the larger loss first");
 }
 
@@ -218,11 +218,11 @@ fn a_disk_that_stood_still_a_slow_one_a_slow_reader_and_a_small_ring_are_told_ap
     let (file, pipe) = (r#""/dumps/a.pcapng""#, "null");
     let still = r#""longest_s":8.0,"total_s":8.1,"pins_full_s":7.5,"closing_s":0.1"#;
     let slow = r#""longest_s":0.1,"total_s":6.0,"pins_full_s":9.0,"closing_s":0.1"#;
-    check(still, file, "dump_disk_slow", Stage::DumpDisk, "the disk took nothing for 8.0 s", "faster disk");
+    check(still, file, "dump_disk_slow", Stage::DumpDisk, "the disk wrote nothing for 8.0 s", "faster disk");
     check(slow, file, "dump_disk_slow", Stage::DumpDisk, "too slow: writing took 6.0 s", "faster disk");
-    check(still, pipe, "dump_reader_slow", Stage::Dumps, "the reader of the pipe took nothing", "buffers");
+    check(still, pipe, "dump_reader_slow", Stage::Dumps, "the reader of the pipe read nothing", "mbuffer");
     // Overrun before it began, while it was closed, or because it got no processor: not by its disk.
-    let ring = "overwritten their past";
+    let ring = "the ring overwrote them";
     for quick in [
         r#""longest_s":0.01,"total_s":0.1,"pins_full_s":0.2,"closing_s":9.0"#,
         r#""longest_s":8.0,"total_s":8.0,"pins_full_s":0.0,"closing_s":0.0"#,
@@ -270,7 +270,7 @@ fn a_worker_on_a_processor_of_its_own_is_not_told_to_take_one() {
     let starved = KernelLosses { starved: 9, ..KernelLosses::default() };
     let pinned = remedies(&facts(&[2], starved));
     assert!(
-        pinned.contains("isolcpus=2") && pinned.contains("leave cpus= out") && !pinned.contains("of its own"),
+        pinned.contains("isolcpus=2") && pinned.contains("omit cpus=") && !pinned.contains("of its own"),
         "{pinned}"
     );
     assert!(remedies(&facts(&[], starved)).contains("Give each worker a processor of its own: cpus="));
@@ -303,7 +303,7 @@ fn a_process_that_a_signal_had_stopped_is_told_as_that() {
     let loss = r#"{"event":"loss","seconds":9.5,"packets":{"kernel":70},"workers":[]}"#;
     let found = log_of(&[r#"{"event":"resumed","seconds":9.5}"#, loss]);
     check(&found, "process_stalled", Stage::KernelRing, Sureness::Certain, 70, "SIGSTOP");
-    check(&log_of(&[loss]), "process_stalled", Stage::KernelRing, Sureness::Likely, 70, "who stops it");
+    check(&log_of(&[loss]), "process_stalled", Stage::KernelRing, Sureness::Likely, 70, "what stops it");
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn limits_of_the_process_and_disks_that_take_nothing_are_told_apart() {
     check("Too many open files (os error 24)", "open_files_limit", "files open", "LimitNOFILE=");
     let no_thread = "no thread for the dump: Resource temporarily unavailable (os error 11)";
     check(no_thread, "threads_limit", "its limit: 64", "TasksMax=");
-    check("Input/output error (os error 5)", "dump_failed", "os error 5", "is its disk well");
+    check("Input/output error (os error 5)", "dump_failed", "os error 5", "does its disk work");
     let failure = r#"{"event":"end","failures":["no thread for worker 1: Resource temporarily unavailable (os error 11)"]}"#;
     let found = log_of(&[failure]);
     assert_eq!((kinds(&found), losses(&found)), (vec!["threads_limit"], 1), "{found:#?}");

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes kept at most; what comes beyond is left out and counted.
+/// Bytes kept at most; what comes beyond is omitted and counted.
 pub const ANNEX_BYTES_MAX: usize = 64 << 20;
 /// Bytes that keeping one thing costs beside itself, about.
 const OVERHEAD_BYTES: usize = 64;
 
-/// A file, as workers tell them apart: number of the worker, and number of the part of its source.
+/// A file's identity: number of the worker, and number of the part of its source.
 pub type Owner = (u32, u32);
 
 /// Of one run.
@@ -23,7 +23,7 @@ pub struct Annexes {
     version: AtomicU64,
     /// Comments put in so far.
     comments: AtomicU64,
-    left_out: AtomicU64,
+    omitted: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -81,7 +81,7 @@ impl Annexes {
             state.known.insert(bytes.clone(), at);
             state.blocks.push(Block { bytes, owners: HashSet::from([owner]) });
         } else {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.omitted.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.version.fetch_add(1, Ordering::Release);
@@ -97,13 +97,13 @@ impl Annexes {
                 state.comments.range((lane, 0)..(lane, packet)).next().map(|(place, _)| *place)
         {
             state.forget(oldest);
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.omitted.fetch_add(1, Ordering::Relaxed);
         }
         if state.has_room(bytes) {
             state.comments.insert((lane, packet), comments);
             self.comments.fetch_add(1, Ordering::Release);
         } else {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.omitted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -112,9 +112,9 @@ impl Annexes {
         self.lock().forget((lane, packet));
     }
 
-    /// Comments and blocks that were left out at the bound.
-    pub fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+    /// Comments and blocks that were omitted at the bound.
+    pub fn omitted(&self) -> u64 {
+        self.omitted.load(Ordering::Relaxed)
     }
 
     /// The comments of a packet.
@@ -193,9 +193,9 @@ mod tests {
         annexes.comment(0, 2, vec![long]);
         annexes.comment(0, 3, vec!["short".to_string()]);
         annexes.forget(0, 3);
-        assert_eq!(annexes.left_out(), 1, "the first gave way to the second");
+        assert_eq!(annexes.omitted(), 1, "the first gave way to the second");
         assert_eq!((1..=3).map(|packet| annexes.comments_of(0, packet).len()).collect::<Vec<_>>(), [0, 1, 0]);
         annexes.block((0, 0), &vec![1; ANNEX_BYTES_MAX / 2]);
-        assert_eq!(annexes.left_out(), 2);
+        assert_eq!(annexes.omitted(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! What the dumps of one folder may take: bytes in all, and free space that must remain; and, where asked
-//! for, the deleting of the oldest dumps to make room.
+//! The space that the dumps of one folder may use: bytes in all, and free space that must remain; with
+//! `rotate` the oldest dumps are deleted to make room.
 //!
 //! ```text
 //!  a hit ──► full? one load, no system call; yes: no dump begins
@@ -58,7 +58,7 @@ const READ_PAUSE_MIN: Duration = Duration::from_millis(50);
 const READ_PAUSE_TIMES: u32 = 20;
 /// It is read again at least so often, or [`READ_PAUSE_TIMES`] what that takes: others may write there, too.
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// Changes that wait to be told; beyond, the oldest are forgotten (their numbers aren't).
+/// Changes that wait to be reported; beyond, the oldest are forgotten (their numbers aren't).
 const CHANGES_MAX: usize = 1000;
 
 /// Free space that must remain.
@@ -70,7 +70,7 @@ pub enum FreeMin {
     Ppm(u32),
 }
 
-/// What dumps may take.
+/// Bounds of the space of dumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all dumps of the folder.
@@ -88,7 +88,7 @@ impl Limits {
     }
 }
 
-/// Something that a run has to tell of its budget.
+/// A change of its budget that a run reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// No dump begins any more; why.
@@ -108,7 +108,7 @@ pub enum Change {
 
 /// Where a budget stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Usage {
     /// Bytes that dumps take by now.
     pub used: u64,
     /// Free bytes of the file system.
@@ -125,7 +125,7 @@ pub struct Budget {
     limits: Limits,
     folder: Arc<Folder>,
     full: Arc<AtomicBool>,
-    /// Protected by the lock: the account, what was read of the folder, what is to be told.
+    /// Protected by the lock: the account, what was read of the folder, changes to report.
     state: Mutex<State>,
 }
 
@@ -147,8 +147,8 @@ struct State {
     no_gain: Option<Instant>,
     /// The runs that keep the budget together with this one.
     others: Others,
-    /// That it is kept alone was told.
-    told_alone: bool,
+    /// A change [`Change::Alone`] was reported.
+    reported_alone: bool,
     next_read: Option<Instant>,
     last_read: Option<Instant>,
     /// Dumps that are getting their names.
@@ -173,7 +173,7 @@ impl Budget {
     }
 
     /// Keeps the budget together with the other runs of the folder from here on. Where the file system has no
-    /// locks, or there is no room for the table, it is kept alone, and that is told.
+    /// locks, or there is no room for the table, it is kept alone, and that is reported.
     ///
     /// # Errors
     /// Something that is no table of this user's has its name, or too many runs keep the budget already.
@@ -196,7 +196,7 @@ impl Budget {
         self.full.clone()
     }
 
-    /// Measures again; what has changed since this was last asked.
+    /// Measures again; the changes since the last call.
     pub fn look(&self) -> Vec<Change> {
         let mut state = self.lock();
         let making = state.making;
@@ -205,8 +205,8 @@ impl Budget {
             self.read_if_due(&mut state);
         }
         state.others.refresh_if_due();
-        state.others.tell_at_once(making); // the run's main thread looks
-        state.tell_alone();
+        state.others.report_at_once(making); // the run's main thread looks
+        state.report_alone();
         if state.last_read.is_none_or(|last| last.elapsed() >= READ_EVERY) {
             self.read_if_due(&mut state);
         }
@@ -215,10 +215,10 @@ impl Budget {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn usage(&self) -> Usage {
         let state = self.lock();
         let free = self.space().map_or(0, |(free, _)| free);
-        Standing { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
+        Usage { used: state.used(), free, full: self.is_full(), deleted: state.deleted }
     }
 
     /// A dump's files get their names from here on, until the result is dropped: none of them is deleted
@@ -230,7 +230,7 @@ impl Budget {
 
     /// Whether what bounds the dumps is the smaller budget of another run of the folder.
     pub fn is_bounded_by_another(&self) -> bool {
-        self.room(&self.lock()).is_another_s()
+        self.room(&self.lock()).is_of_another_run()
     }
 
     /// What dumps may take.
@@ -261,7 +261,10 @@ impl Budget {
         let refused = match claimed {
             Claimed::Yes => None,
             Claimed::NoRoom => Some(self.room(&state).why()),
-            Claimed::Busy => Some(format!("another run doesn't let go of {TABLE_FILE}; was it stopped?")),
+            Claimed::Busy => Some(format!(
+                "another run holds the lock of {TABLE_FILE}; was it stopped by a \
+                signal?"
+            )),
         };
         self.settle(&mut state);
         refused.map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::StorageFull, why)))
@@ -307,7 +310,7 @@ impl Budget {
         }
         if full != self.full.swap(full, Ordering::Relaxed) {
             let change = if full { Change::Full(self.why_full(state)) } else { Change::Room };
-            state.tell(change);
+            state.report(change);
         }
     }
 
@@ -325,8 +328,8 @@ impl Budget {
         }
         if state.no_gain() {
             return format!(
-                "{why}, and --dump-rotate waits: what was deleted gave no room; is it still open or kept \
-                 elsewhere?"
+                "{why}, and --dump-rotate waits: deleting dumps freed no space; are they still open, or \
+                 linked elsewhere?"
             );
         }
         let dumps = state.dumps.len();
@@ -334,8 +337,8 @@ impl Budget {
         match dumps {
             0 => format!("{why}, and there is no dump that --dump-rotate may delete"),
             _ => format!(
-                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that wouldn't \
-                 make room",
+                "{why}, and --dump-rotate deletes none of the {dumps} dumps that it may ({}): that would \
+                 not free enough space",
                 size(bytes)
             ),
         }
@@ -357,7 +360,7 @@ impl Budget {
             }
             // Behind that: it is a look at what the others have claimed meanwhile, too.
             let making = state.making;
-            state.others.tell(0, u64::from(promised != Gain::default()), making);
+            state.others.report(0, u64::from(promised != Gain::default()), making);
         }
     }
 
@@ -403,7 +406,7 @@ impl Budget {
         if !deleted.files.is_empty() {
             state.deleted += 1;
             let names = deleted.files.into_iter().map(|file| file.name).collect();
-            state.tell(Change::Deleted { names, bytes: gain.bytes });
+            state.report(Change::Deleted { names, bytes: gain.bytes });
         }
         gain
     }
@@ -451,16 +454,16 @@ impl State {
         self.named.saturating_add(self.making).saturating_add(self.others.used())
     }
 
-    fn tell_alone(&mut self) {
+    fn report_alone(&mut self) {
         let why = self.others.apart().map(String::from);
-        let is_news = why.is_some() && !self.told_alone;
-        self.told_alone = why.is_some();
-        if let Some(why) = why.filter(|_| is_news) {
-            self.tell(Change::Alone(why));
+        let is_new = why.is_some() && !self.reported_alone;
+        self.reported_alone = why.is_some();
+        if let Some(why) = why.filter(|_| is_new) {
+            self.report(Change::Alone(why));
         }
     }
 
-    fn tell(&mut self, change: Change) {
+    fn report(&mut self, change: Change) {
         if self.changes.len() >= CHANGES_MAX {
             self.changes.pop_front();
         }
@@ -542,7 +545,7 @@ impl Charged {
         let bytes = entry.as_ref().map_or(bytes, |entry| entry.bytes);
         state.named = state.named.saturating_add(bytes);
         let making = state.making;
-        state.others.tell(bytes, 0, making);
+        state.others.report(bytes, 0, making);
         if budget.limits.rotate && state.all {
             state.oldest.extend(entry);
         }
@@ -557,7 +560,7 @@ impl Drop for Charged {
             let mut state = budget.lock();
             state.making = state.making.saturating_sub(self.bytes);
             let making = state.making;
-            state.others.tell(0, 0, making);
+            state.others.report(0, 0, making);
             budget.settle(&mut state);
         }
     }

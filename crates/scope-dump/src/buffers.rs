@@ -77,7 +77,7 @@ impl Buffers {
     }
 
     /// How they stand.
-    pub fn standing(&self) -> Buffered {
+    pub fn usage(&self) -> Buffered {
         Buffered {
             bytes_most: self.most.load(Ordering::Relaxed) as u64,
             early_writes: self.early.load(Ordering::Relaxed),
@@ -236,7 +236,7 @@ mod tests {
             part.emptied(buffer);
             assert!(buffer.capacity() <= part.share());
         }
-        assert!(buffers.standing().bytes_most <= together as u64);
+        assert!(buffers.usage().bytes_most <= together as u64);
         files.clear();
         assert_eq!(
             (buffers.taken.load(Ordering::Relaxed), buffers.share()),

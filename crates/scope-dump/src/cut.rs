@@ -1,102 +1,18 @@
 //! One dump from order to report: its packets are selected in rounds, until what answers for them says that
 //! it is over, and written.
 
-use crate::buffers::Buffers;
-use crate::evidence::Evidence;
-use crate::pins::FirstPins;
-use crate::progress::Progress;
+use crate::order::{Dump, DumpOrder};
 use crate::report::DumpReport;
-use crate::scans::Scans;
 use crate::select::{Round, Selection};
-use crate::target::DumpOutput;
-use crate::walk::{Asked, RingTimeline};
+use crate::walk::{Request, RingTimeline};
 use crate::writing::Writing;
-use scope_filter::{Filter, FilterEngine};
-use scope_packet::{Clock, LinkType};
 use scope_ring::{Interfaces, Ring, Timeline};
 use scope_trigger::Window;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Where the packet that fired stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HitPacket {
-    /// Lane.
-    pub lane: u32,
-    /// Number in the lane.
-    pub packet: u64,
-    /// Its link type: the file without a suffix is of this type.
-    pub link_type: LinkType,
-}
-
-/// A dump to be made.
-pub struct DumpOrder {
-    /// Number of the dump in the run, from 1.
-    pub id: u64,
-    /// Name of the trigger.
-    pub trigger: String,
-    /// Why it fired, in words that follow "fired".
-    pub why: String,
-    /// The packet that fired; `None`: by hand, or the packet itself couldn't be stored.
-    pub hit: Option<HitPacket>,
-    /// Time of the hit, ns.
-    pub time_ns: i64,
-    /// Which packets are kept.
-    pub filter: Filter,
-    /// What evaluates it.
-    pub filter_engine: FilterEngine,
-    /// The window.
-    pub window: Arc<Window>,
-    /// Pins that were taken at the fire.
-    pub pins: FirstPins,
-    /// Where the files go.
-    pub output: Arc<DumpOutput>,
-    /// How far it is, for whoever watches.
-    pub progress: Arc<Progress>,
-    /// What it shares with the run's other dumps.
-    pub scans: Arc<Scans>,
-    /// Live: how long after the window's end to wait at most for workers that have stopped telling the time,
-    /// see [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
-    pub patience: Option<Duration>,
-    /// What time it is, and what it waits by.
-    pub clock: Arc<dyn Clock>,
-    /// What the run has beside its packets.
-    pub evidence: Arc<Evidence>,
-}
-
-/// What one dump asks of its timeline, whichever that is, and where it writes.
-pub struct Dump {
-    /// Number of the dump in the run, from 1.
-    pub id: u64,
-    /// Name of the trigger.
-    pub trigger: String,
-    /// Why it fired, in words that follow "fired".
-    pub why: String,
-    /// The packet that fired, by its lane's number in the timeline.
-    pub hit: Option<HitPacket>,
-    /// Time of the hit, ns.
-    pub time_ns: i64,
-    /// Which packets are kept.
-    pub filter: Filter,
-    /// What evaluates it.
-    pub filter_engine: FilterEngine,
-    /// The window.
-    pub window: Arc<Window>,
-    /// Where the files go.
-    pub output: Arc<DumpOutput>,
-    /// How far it is, for whoever watches.
-    pub progress: Arc<Progress>,
-    /// What it may hold back in memory, with others.
-    pub buffers: Arc<Buffers>,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// What the run has beside its packets.
-    pub evidence: Arc<Evidence>,
-}
 
 /// Cuts one dump out of the ring. Returns when its files have their names.
 pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
-    let asked = Asked {
+    let request = Request {
         era: order.window.era(),
         from_ns: order.window.from_ns(),
         hit_ns: order.time_ns,
@@ -105,7 +21,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         clock: order.clock.clone(),
         progress: order.progress.clone(),
     };
-    let mut timeline = RingTimeline::new(ring, &order.pins, asked);
+    let mut timeline = RingTimeline::new(ring, &order.pins, request);
     let dump = Dump {
         id: order.id,
         trigger: order.trigger,

@@ -1,5 +1,5 @@
-//! What stands around a dump's packets, for whoever has to rely on it later: the host, its kernel, the state
-//! of its clock, where the packets' times come from, and what the interfaces counted at the begin and the end
+//! The evidence beside a dump's packets, for those who rely on it later: the host, its kernel, the state of
+//! its clock, where the packets' times come from, and what the interfaces counted at the begin and the end
 //! of the window.
 
 use crate::annex::Annexes;
@@ -160,7 +160,7 @@ impl Circumstances {
         if self.counters.len() > SHOWN_MAX {
             let _ = writeln!(
                 text,
-                "counters of {} more interfaces stand in the log",
+                "counters of {} more interfaces are in the log",
                 self.counters.len() - SHOWN_MAX
             );
         }
@@ -172,7 +172,7 @@ fn source_words(source: TimestampSource) -> &'static str {
     match source {
         TimestampSource::Hardware => "by the network card (hardware)",
         TimestampSource::Kernel => "by the kernel of this host (kernel)",
-        TimestampSource::File => "as they stand in the capture file (file)",
+        TimestampSource::File => "as in the capture file (file)",
         TimestampSource::Generator => "made by the traffic generator (generator)",
     }
 }
@@ -188,7 +188,9 @@ mod tests {
     #[test]
     fn a_window_has_the_readings_around_it_and_says_when_they_were_taken() {
         let evidence = Evidence::default();
-        (1..=9).for_each(|at| evidence.sample(at * 10, sample(at as u64)));
+        for at in 1..=9 {
+            evidence.sample(at * 10, sample(at as u64));
+        }
         let check = |from_ns: i64, to_ns: i64, expected: (i64, i64)| {
             let found = evidence.around(from_ns, to_ns, vec![TimestampSource::Kernel]);
             let CountedSpan { begin, end, .. } = &found.counters[0];
@@ -210,7 +212,9 @@ mod tests {
     fn samples_are_bounded_and_the_newest_stay() {
         let evidence = Evidence::default();
         let all = 5 * SAMPLES_MAX as i64;
-        (0..all).for_each(|at| evidence.sample(at, sample(at as u64)));
+        for at in 0..all {
+            evidence.sample(at, sample(at as u64));
+        }
         let samples = evidence.samples.lock().unwrap();
         assert!(samples.len() <= SAMPLES_MAX && samples.iter().is_sorted_by_key(|sample| sample.0));
         assert!(

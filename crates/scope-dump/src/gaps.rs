@@ -68,7 +68,9 @@ impl Gaps {
     /// lost one belongs to it.
     pub(crate) fn state(mut self, everything: bool) -> Stated {
         if !everything {
-            self.list.iter_mut().filter(|gap| gap.reason != GapReason::Disk).for_each(|gap| gap.lost_min = 0);
+            for gap in self.list.iter_mut().filter(|gap| gap.reason != GapReason::Disk) {
+                gap.lost_min = 0;
+            }
         }
         self.list.sort_by_key(|gap| (gap.reason, gap.from_ns, gap.to_ns));
         let mut gaps: Vec<Gap> = Vec::new();
@@ -156,7 +158,9 @@ mod tests {
 
     fn stated(window: (i64, i64), gaps: &[Gap]) -> Stated {
         let mut all = Gaps::of(window);
-        gaps.iter().for_each(|gap| all.add(*gap));
+        for gap in gaps {
+            all.add(*gap);
+        }
         all.state(true)
     }
 

@@ -1,5 +1,5 @@
-//! What a dump says of itself in its section header: who fired, why, the hits, the filter, the window and the
-//! loss inside it.
+//! A dump's own statement in its section header: which trigger fired, why, the hits, the filter, the window
+//! and the loss inside it.
 //!
 //! ```text
 //!  | section header, the facts as its comment | description of each interface | padding to the end of the reserve | packets ...
@@ -21,7 +21,7 @@ use std::fmt::Write;
 pub const HEADER_BYTES: usize = 20 << 10;
 /// The reserve is a multiple of this.
 const RESERVE_ALIGN: usize = 4096;
-/// Bytes of a filter that the header shows; longer ones are cut, which it says.
+/// Bytes of a filter that the header shows; of a longer one the beginning, which it says.
 const FILTER_BYTES_MAX: usize = 2000;
 /// Bytes of the section header at most.
 const SECTION_BYTES_MAX: usize = 16 << 10;
@@ -50,7 +50,10 @@ pub(crate) fn header(report: &DumpReport, descriptions: &[u8], reserve_bytes: us
 /// What is known of a dump before it is made, for a pipe.
 pub(crate) fn intro(report: &DumpReport) -> String {
     let host = report.circumstances.host_lines();
-    format!("{}{host}written to a pipe: window, hits and losses stand at its end", who(report))
+    format!(
+        "{}{host}written to a pipe: the statistics at its end have window, hits and losses",
+        origin(report)
+    )
 }
 
 /// The comment of the packet that fired.
@@ -58,30 +61,27 @@ pub(crate) fn fired_comment(report: &DumpReport) -> String {
     format!("dump {} of trigger {}, fired {}", report.id, report.trigger, report.why)
 }
 
-/// Who fired, why, and what is kept.
-fn who(report: &DumpReport) -> String {
+/// Which trigger fired, why, and what is kept.
+fn origin(report: &DumpReport) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} at {}", fired_comment(report), iso(report.time_ns));
     let filter = pcapng::beginning(&report.filter, FILTER_BYTES_MAX);
-    let cut = if filter.len() < report.filter.len() { " ... (cut)" } else { "" };
+    let more = if filter.len() < report.filter.len() { " ... (shortened)" } else { "" };
     let shown = if report.filter.is_empty() { "everything" } else { filter };
-    let _ = writeln!(text, "filter: {shown}{cut}");
+    let _ = writeln!(text, "filter: {shown}{more}");
     text
 }
 
-/// The facts in plain words, one a line.
+/// The facts, one a line.
 pub(crate) fn facts(report: &DumpReport) -> String {
-    let mut text = who(report);
+    let mut text = origin(report);
     let _ = writeln!(text, "asked: {} to {}", iso(report.asked.0), iso(report.asked.1));
     let _ = writeln!(text, "window: {} to {}", iso(report.from_ns), iso(report.to_ns));
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
     if report.cut > 0 {
-        let _ = writeln!(
-            text,
-            "cut: {} packets are shorter than they were on the wire, not by a snap length asked for",
-            report.cut
-        );
+        let _ =
+            writeln!(text, "cut: {} packets are truncated although no snap length asked for it", report.cut);
     }
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
@@ -95,8 +95,7 @@ pub(crate) fn facts(report: &DumpReport) -> String {
 
 fn loss(report: &DumpReport) -> String {
     if report.complete {
-        return "complete: every source listened for all that was asked for, and nothing was lost\n"
-            .to_string();
+        return "complete: every source listened for the whole window, and nothing was lost\n".to_string();
     }
     let span = match &report.gaps[..] {
         [] => String::new(),
@@ -104,23 +103,26 @@ fn loss(report: &DumpReport) -> String {
         several => format!(", in {} gaps, listed below", several.len()),
     };
     if report.lost_max == 0 && report.error.is_none() {
-        let mut text = format!(
-            "incomplete: nothing that came was lost, but nobody listened for all that was asked for{span}\n"
-        );
-        report.gaps.iter().for_each(|each| gap(&mut text, each));
+        let mut text =
+            format!("incomplete: no packet was lost, but capture did not cover the whole window{span}\n");
+        for each in &report.gaps {
+            gap(&mut text, each);
+        }
         return text;
     }
     let mut text = match (report.lost_min, report.lost_max) {
-        (0, u64::MAX) => format!("incomplete: packets may be missing, how many nobody can know{span}\n"),
+        (0, u64::MAX) => format!("incomplete: an unknown number of packets may be missing{span}\n"),
         (least, u64::MAX) => format!("incomplete: at least {least} packets are missing{span}\n"),
         (least, most) => {
             format!("incomplete: at least {least} and at most {most} packets are missing{span}\n")
         }
     };
-    report.gaps.iter().for_each(|each| gap(&mut text, each));
+    for each in &report.gaps {
+        gap(&mut text, each);
+    }
     if report.gaps_folded > 0 {
         let _ =
-            writeln!(text, "gaps: {} more became one with another of the same reason", report.gaps_folded);
+            writeln!(text, "gaps: {} more were joined with others of the same reason", report.gaps_folded);
     }
     text
 }

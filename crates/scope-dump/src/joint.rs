@@ -60,13 +60,14 @@ impl Joint {
 
     /// Makes the nearest ones of one reason one. A window that comes later may have their packets.
     fn fold(&mut self) {
-        self.gaps
-            .iter_mut()
-            .filter(|owned| is_held_somewhere(owned.gap.reason))
-            .for_each(|owned| owned.gap.lost_min = 0);
+        for owned in self.gaps.iter_mut().filter(|owned| is_held_somewhere(owned.gap.reason)) {
+            owned.gap.lost_min = 0;
+        }
         self.count_once();
         let mut folded = Gaps::of((i64::MIN, i64::MAX));
-        self.gaps.drain(..).for_each(|owned| folded.add(owned.gap));
+        for owned in self.gaps.drain(..) {
+            folded.add(owned.gap);
+        }
         self.gaps.extend(folded.state(true).gaps.into_iter().map(|gap| Owned { gap, window: NOBODY }));
     }
 
@@ -109,10 +110,9 @@ impl Joint {
                     .sum::<u64>()
             };
             let most = cluster.iter().map(|owned| owned.window).max_by_key(|&window| sum(window));
-            cluster
-                .iter_mut()
-                .filter(|owned| Some(owned.window) != most)
-                .for_each(|owned| owned.gap.lost_min = 0);
+            for owned in cluster.iter_mut().filter(|owned| Some(owned.window) != most) {
+                owned.gap.lost_min = 0;
+            }
             begin = end;
         }
     }
@@ -135,7 +135,9 @@ mod tests {
     /// Windows with their gaps; the least numbers of what they lack together.
     fn least(windows: &[((i64, i64), &[Gap])]) -> Vec<u64> {
         let mut joint = Joint::default();
-        windows.iter().for_each(|(window, gaps)| joint.add(*window, gaps));
+        for (window, gaps) in windows {
+            joint.add(*window, gaps);
+        }
         joint.gaps().iter().map(|gap| gap.lost_min).collect()
     }
 

@@ -1,27 +1,27 @@
-//! Packets that came too late for their place in a dump: kept aside on disk, and merged in when the window is
+//! Late packets of a dump: kept aside on disk, and merged in when the window is
 //! over.
 //!
 //! ```text
 //!  main run   written in order ................................... file A
 //!  late run   packets as they came, and what is full of their index, sorted ... file B
 //!             packet | packet | ... | chunk of the index | packet | ...
-//!  at the end, only if B has packets: A and B in order  ─────► file C, which takes A's place
+//!  at the end, only if B has packets: A and B in order  ─────► file C, which replaces A
 //! ```
 //! Of the index at most [`CHUNK_ENTRIES`] entries are in memory, and no more than its part of what all dumps
 //! may buffer ([`crate::buffers`]); while it is merged, [`READ_ENTRIES`] of each chunk. A file with more
-//! interfaces than its head has room for is written anew in the same way.
+//! interfaces than its head has room for is rewritten in the same way.
 
 use crate::buffers::{BUFFER_BYTES_MIN, Part};
 use crate::form::DumpFormat;
-use crate::merge::Place;
+use crate::merge::Position;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-/// Place, offset and length of a late packet.
-type Entry = (Place, u64, u32);
+/// Position, offset and length of a late packet.
+type Entry = (Position, u64, u32);
 
 /// Entries of the index in memory; when there are so many they are sorted and written behind the packets.
 const CHUNK_ENTRIES: usize = 65_536;
@@ -82,13 +82,13 @@ impl LateRun {
     }
 
     /// Adds one packet in the form that its file has.
-    pub(crate) fn push(&mut self, place: Place, block: &[u8]) -> io::Result<()> {
+    pub(crate) fn push(&mut self, position: Position, block: &[u8]) -> io::Result<()> {
         if self.is_full() {
             self.write_chunk()?;
             self.is_full(); // makes the room
         }
         self.file.write_all(block)?;
-        self.index.push((place, self.bytes, block.len() as u32));
+        self.index.push((position, self.bytes, block.len() as u32));
         self.bytes += block.len() as u64;
         Ok(())
     }
@@ -127,12 +127,12 @@ impl LateRun {
     }
 }
 
-fn to_bytes((place, at, len): &Entry) -> [u8; ENTRY_BYTES] {
+fn to_bytes((position, at, len): &Entry) -> [u8; ENTRY_BYTES] {
     let mut bytes = [0; ENTRY_BYTES];
-    bytes[..8].copy_from_slice(&place.time_ns.to_le_bytes());
-    bytes[8..12].copy_from_slice(&place.lane.to_le_bytes());
+    bytes[..8].copy_from_slice(&position.time_ns.to_le_bytes());
+    bytes[8..12].copy_from_slice(&position.lane.to_le_bytes());
     bytes[12..16].copy_from_slice(&len.to_le_bytes());
-    bytes[16..24].copy_from_slice(&place.packet.to_le_bytes());
+    bytes[16..24].copy_from_slice(&position.packet.to_le_bytes());
     bytes[24..].copy_from_slice(&at.to_le_bytes());
     bytes
 }
@@ -140,7 +140,7 @@ fn to_bytes((place, at, len): &Entry) -> [u8; ENTRY_BYTES] {
 fn of_bytes(bytes: &[u8; ENTRY_BYTES]) -> Entry {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    (Place { time_ns: long(0) as i64, lane: word(8), packet: long(16) }, long(24), word(12))
+    (Position { time_ns: long(0) as i64, lane: word(8), packet: long(16) }, long(24), word(12))
 }
 
 /// One sorted part of the index: what is read of it, and where the rest stands.
@@ -150,7 +150,7 @@ struct Chunk {
     read: VecDeque<Entry>,
 }
 
-/// Late packets in order of their places.
+/// Late packets in order of their positions.
 struct Sorted {
     file: File,
     chunks: Vec<Chunk>,
@@ -163,8 +163,8 @@ struct Sorted {
 impl Sorted {
     /// The next packet, if its time is before `time_ns` (`None`: whatever its time).
     fn next_before(&mut self, time_ns: Option<i64>) -> io::Result<Option<Vec<u8>>> {
-        let Some(&Reverse(((place, at, len), number))) = self.next.peek() else { return Ok(None) };
-        if time_ns.is_some_and(|time_ns| place.time_ns >= time_ns) {
+        let Some(&Reverse(((position, at, len), number))) = self.next.peek() else { return Ok(None) };
+        if time_ns.is_some_and(|time_ns| position.time_ns >= time_ns) {
             return Ok(None);
         }
         self.next.pop();
@@ -192,7 +192,7 @@ impl Sorted {
 /// Writes `main`, whose first `head.0` bytes are its head, and the late packets to `out`, merged by time. At
 /// equal times the main run goes first: it was read first. The head becomes `head.1` bytes long; what it
 /// holds is filled in later, or copied where its length stays. Interface descriptions that stand among the
-/// packets are left out: they stand in the head. `main` is read `buffer_bytes` at a time.
+/// packets are omitted: the head has them. `main` is read `buffer_bytes` at a time.
 pub(crate) fn rewrite(
     main: &mut File,
     late: Option<LateRun>,
@@ -230,18 +230,18 @@ mod tests {
     proptest! {
         #[test]
         fn late_packets_come_in_the_order_of_their_places_however_small_the_index_in_memory(
-            places in proptest::collection::vec((0i64..40, 0u32..3, 0usize..9), 0..600), chunk_entries in 1usize..200,
+            positions in proptest::collection::vec((0i64..40, 0u32..3, 0usize..9), 0..600), chunk_entries in 1usize..200,
             stops in proptest::collection::vec(0i64..40, 0..6)) {
             let mut run = LateRun::with_chunks_of(chunk_entries, tempfile::tempfile().unwrap(), Part::of(&Arc::default()));
             let mut expected = Vec::new();
             let mut charged = 0;
-            for (number, (time_ns, lane, len)) in places.into_iter().enumerate() {
-                let place = Place { time_ns, lane, packet: number as u64 };
+            for (number, (time_ns, lane, len)) in positions.into_iter().enumerate() {
+                let position = Position { time_ns, lane, packet: number as u64 };
                 let block: Vec<u8> = (0..len).map(|n| (number + n) as u8).collect();
                 charged += run.bytes_for(len);
-                run.push(place, &block).unwrap();
+                run.push(position, &block).unwrap();
                 prop_assert!(run.index.len() <= chunk_entries);
-                expected.push((place, block));
+                expected.push((position, block));
             }
             prop_assert_eq!(charged, run.bytes);
             expected.sort();
@@ -249,11 +249,11 @@ mod tests {
             let mut expected = expected.into_iter().peekable();
             for stop in stops.into_iter().map(Some).chain([None]) {
                 while let Some(packet) = sorted.next_before(stop).unwrap() {
-                    let (place, block) = expected.next().unwrap();
-                    prop_assert!(stop.is_none_or(|stop| place.time_ns < stop));
+                    let (position, block) = expected.next().unwrap();
+                    prop_assert!(stop.is_none_or(|stop| position.time_ns < stop));
                     prop_assert_eq!(packet, block);
                 }
-                prop_assert!(expected.peek().is_none_or(|(place, _)| stop.is_some_and(|stop| place.time_ns >= stop)));
+                prop_assert!(expected.peek().is_none_or(|(position, _)| stop.is_some_and(|stop| position.time_ns >= stop)));
             }
         }
     }

@@ -9,6 +9,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`order`] | what one dump keeps, from where, and where it writes |
 //! | [`cut`] | one dump from order to report, out of the ring or any other timeline |
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`keeper`] | holds segments for dumps that hang in a write |
@@ -18,21 +19,23 @@
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
 //! | [`merge`] | the bounded reorder buffer |
 //! | `writing` | what was selected, into the dump's files or the spool of all windows |
+//! | `tally` | counts of packets, bytes, and their span |
 //! | [`output`] | one of these files: interface numbers, header, the act of naming |
 //! | [`annex`] | comments, names and secrets of capture files, for the dumps that have their packets |
 //! | [`evidence`] | host, clock, counters: how things stood around a dump |
 //! | [`form`] | the two forms of a file, pcapng and pcap |
 //! | [`disk`] | the acts on a disk as a parameter |
 //! | [`target`] | where files go: a folder, one name, a pipe |
-//! | [`together`] | every window of a run in one file |
-//! | [`budget`] | what the folder's dumps may take, and making room |
+//! | [`spool`] | where dumps gather their packets until these become one file |
+//! | `together` | every window of a run in one file |
+//! | [`budget`] | the space of the folder's dumps, and making room |
 //! | [`buffers`] | what the files of all dumps may hold back together before it is written |
-//! | `mark` | by what a dump's file is known |
-//! | [`progress`] | how far it is, for whoever watches |
+//! | `mark` | how Wirescope recognises its own dump files |
+//! | [`progress`] | how far it is, for those who watch |
 //! | [`report`] | what became of a dump |
 //! | `gaps` | what its window lacks, by reason |
 //! | `joint` | what all windows of a run lack together |
-//! | [`late`] | packets that came too late for their place, merged in at the end |
+//! | [`late`] | late packets, merged in at the end |
 //!
 //! Absent on purpose: triggers' conditions, threads, and any change of a packet: its block is copied, only
 //! the interface number is patched, and a comment added to the packet that fired.
@@ -53,6 +56,7 @@ mod mark;
 #[cfg(test)]
 mod mark_junk;
 pub mod merge;
+pub mod order;
 pub mod output;
 mod patience;
 pub mod pins;
@@ -61,25 +65,28 @@ pub mod report;
 pub mod scans;
 pub mod select;
 mod sieve;
+pub mod spool;
+mod tally;
 pub mod target;
-pub mod together;
+mod together;
 mod walk;
 mod writing;
 
 pub use budget::{Budget, FreeMin, Limits};
 pub use buffers::{Buffered, Buffers};
-pub use cut::{Dump, DumpOrder, HitPacket, cut, cut_from};
+pub use cut::{cut, cut_from};
 pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;
 pub use mark::marked_stem;
+pub use order::{Dump, DumpOrder, HitPacket};
 pub use output::write_nothing;
 pub use pins::FirstPins;
 pub use progress::{Progress, Waits};
 pub use report::{DumpReport, Waited};
 pub use scans::{Scans, Spared};
 pub use select::{Consumer, Round, Selection};
+pub use spool::Spool;
 pub use target::{DumpOutput, Target};
-pub use together::Together;

@@ -7,12 +7,12 @@
 //! Interfaces are numbered by first use; of a packet block the four bytes that name its interface are
 //! patched, and the packet that fired gets a comment. With a second interface, some link types change to the
 //! number that libpcap reads in such files ([`LinkType::alias`]). An interface for which the head has no room
-//! is described where it first occurs, and at the end the file is written anew, with a larger head. A file
+//! is described where it first occurs, and at the end the file is rewritten with a larger head. A file
 //! that can't be written any more (a full disk, a budget that is used up) keeps its whole blocks, is closed
 //! and named, and says what it lacks.
 //!
 //! Into a pipe everything goes as it comes: a short header and the interfaces known by then, those that are
-//! met later where they first occur, packets that come too late for their place behind it, and at the end the
+//! met later where they first occur, late packets behind newer ones, and at the end the
 //! facts, in the statistics blocks. A reader that goes away ends it.
 
 use crate::annex::Annexed;
@@ -23,9 +23,10 @@ use crate::form::DumpFormat;
 use crate::header::{facts, header, reserve_bytes};
 use crate::late::{LateRun, rewrite};
 use crate::mark::{APPLICATION, FACTS};
-use crate::merge::Place;
+use crate::merge::Position;
 use crate::progress::Progress;
 use crate::report::DumpReport;
+use crate::tally::Tally;
 use crate::target::{DumpOutput, Target, numbered};
 use scope_folder::{Folder, locks};
 use scope_packet::{LinkType, TimestampSource, pcapng};
@@ -52,40 +53,6 @@ const COMMENT_BYTES: usize = 12;
 /// Names tried for one file before giving up.
 const NAMES_MAX: u32 = 1000;
 
-/// Packets, their bytes, and the smallest and largest of their times.
-#[derive(Default)]
-pub(crate) struct Tally {
-    pub packets: u64,
-    pub bytes: u64,
-    /// Of the packets: shorter than on the wire, and not by a snap length.
-    pub cut: u64,
-    pub span_ns: Option<(i64, i64)>,
-}
-
-impl Tally {
-    /// One packet's block; `snap_len` bytes of it were asked for, 0: all.
-    pub(crate) fn of(time_ns: i64, block: &[u8], snap_len: u32) -> Tally {
-        let (len, original_len) = (pcapng::le32(block, 20), pcapng::le32(block, 24));
-        let cut = u64::from(len < original_len && (snap_len == 0 || len < snap_len));
-        Tally { packets: 1, bytes: len.into(), cut, span_ns: Some((time_ns, time_ns)) }
-    }
-
-    /// Takes back what was added; the span stays.
-    pub(crate) fn subtract(&mut self, other: &Tally) {
-        self.packets = self.packets.saturating_sub(other.packets);
-        self.bytes = self.bytes.saturating_sub(other.bytes);
-        self.cut = self.cut.saturating_sub(other.cut);
-    }
-
-    pub(crate) fn add(&mut self, other: &Tally) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-        self.cut += other.cut;
-        self.span_ns =
-            self.span_ns.into_iter().chain(other.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    }
-}
-
 /// A part of the buffer, from the end of the part before on.
 struct BufferedPiece {
     end: usize,
@@ -109,7 +76,7 @@ struct Described {
     timestamps: Option<TimestampSource>,
     /// Packets of it.
     packets: u64,
-    /// Bytes of a packet that were asked for; 0: all.
+    /// Snap length: bytes kept of a packet; 0: all.
     snap_len: u32,
 }
 
@@ -144,17 +111,17 @@ pub(crate) struct OutFile {
     /// Interfaces from this number on are described among the packets.
     described_within: Option<u32>,
     evidence: Arc<Evidence>,
-    /// Measures how long the disk is waited for.
+    /// Measures the waits for the disk.
     progress: Arc<Progress>,
     /// Interfaces that have packets here.
     used: usize,
     /// Names and secrets that it has.
     annexed: Annexed,
-    last: Option<Place>,
+    last: Option<Position>,
     late: Option<LateRun>,
     /// What the late run holds.
     late_tally: Tally,
-    /// Packets that stand behind their place, in a pipe.
+    /// Packets that stand after newer ones, in a pipe.
     out_of_order: u64,
     pub packets: u64,
     pub bytes: u64,
@@ -170,7 +137,7 @@ pub(crate) struct OutFile {
 }
 
 impl OutFile {
-    /// `intro` is what is known of the dump by now: a pipe is told at once.
+    /// `intro` is what is known of the dump by now: a pipe gets it at once.
     pub(crate) fn create(
         output: &Arc<DumpOutput>,
         interfaces: &dyn Interfaces,
@@ -238,8 +205,8 @@ impl OutFile {
         Ok(file)
     }
 
-    /// From now on `progress` knows how long its disk is waited for.
-    pub(crate) fn watched(self, progress: &Arc<Progress>) -> OutFile {
+    /// From now on `progress` measures how long it waits for its disk.
+    pub(crate) fn with_progress(self, progress: &Arc<Progress>) -> OutFile {
         OutFile { progress: progress.clone(), ..self }
     }
 
@@ -259,32 +226,32 @@ impl OutFile {
         self.output.format
     }
 
-    /// Writes one packet's block to its place, with `comments` added to it.
+    /// Writes one packet's block to its position, with `comments` added to it.
     pub(crate) fn write(
         &mut self,
         interfaces: &dyn Interfaces,
-        place: Place,
+        position: Position,
         block: &[u8],
         comments: &[String],
     ) {
-        if self.error.is_some() || !self.format().holds(place.time_ns) {
-            return self.unwritten.add(&Tally::of(place.time_ns, block, 0));
+        if self.error.is_some() || !self.format().holds(position.time_ns) {
+            return self.unwritten.add(&Tally::of(position.time_ns, block, 0));
         }
         let (number, snap_len) = self.interface(interfaces, pcapng::le32(block, 8));
-        let tally = Tally::of(place.time_ns, block, snap_len);
+        let tally = Tally::of(position.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;
         self.bytes += tally.bytes;
         self.cut += tally.cut;
         self.span_ns =
             self.span_ns.into_iter().chain(tally.span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let is_late = self.last.is_some_and(|last| place < last);
+        let is_late = self.last.is_some_and(|last| position < last);
         let result = if is_late && !self.output.is_stream() {
             self.late_tally.add(&tally);
-            self.write_late(place, block, number, comments)
+            self.write_late(position, block, number, comments)
         } else {
             self.out_of_order += u64::from(is_late);
-            self.last = self.last.max(Some(place));
+            self.last = self.last.max(Some(position));
             self.gather(block, number, comments, &tally)
         };
         if let Err(error) = result {
@@ -311,7 +278,13 @@ impl OutFile {
         if self.buffer.len() >= BUFFER_BYTES_MAX { self.flush() } else { Ok(()) }
     }
 
-    fn write_late(&mut self, place: Place, block: &[u8], number: u32, comments: &[String]) -> io::Result<()> {
+    fn write_late(
+        &mut self,
+        position: Position,
+        block: &[u8],
+        number: u32,
+        comments: &[String],
+    ) -> io::Result<()> {
         if self.late.is_none() {
             self.late = Some(LateRun::new(unnamed(&self.output)?, Part::of(self.part.buffers())));
         }
@@ -320,7 +293,7 @@ impl OutFile {
         match &mut self.late {
             Some(late) => {
                 self.charged.charge(late.bytes_for(record.len()))?;
-                late.push(place, &record)
+                late.push(position, &record)
             }
             None => Ok(()),
         }
@@ -465,7 +438,7 @@ impl OutFile {
         result
     }
 
-    /// Writes what was gathered, if it is enough. Called while nothing of the ring is held for it.
+    /// Writes the buffer, if it is full enough. Called while nothing of the ring is held for it.
     pub(crate) fn flush_full(&mut self) {
         if self.error.is_none()
             && self.buffer.len() >= BUFFER_BYTES.min(self.part.share())
@@ -475,8 +448,8 @@ impl OutFile {
         }
     }
 
-    /// Hands what there is to the reader of a pipe, while nothing else is to be done.
-    pub(crate) fn hand_on(&mut self) {
+    /// Writes what there is into a pipe, while there is nothing else to do.
+    pub(crate) fn flush_to_pipe(&mut self) {
         if self.output.is_stream()
             && self.error.is_none()
             && !self.buffered.is_empty()
@@ -486,12 +459,12 @@ impl OutFile {
         }
     }
 
-    /// Whether the pipe takes nothing more.
+    /// Whether the reader of the pipe is gone.
     pub(crate) fn reader_gone(&self) -> bool {
         self.output.is_stream() && self.error.is_some()
     }
 
-    /// Gives up: what is whole on disk stays, the rest counts as unwritten.
+    /// Gives up: whole blocks on disk stay, the rest counts as unwritten.
     fn fail(&mut self, error: io::Error) {
         self.buffer = Vec::new();
         self.part.resize(0);
@@ -508,10 +481,10 @@ impl OutFile {
         self.error = Some(error);
     }
 
-    /// Why packets aren't in the file.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    /// Why packets are not in the file.
+    pub(crate) fn failure(&self) -> Option<String> {
         let beyond = (self.unwritten.packets > 0).then(|| {
-            "packets after 2106-02-07 don't fit into a pcap file; write --dump-format pcapng".to_string()
+            "a pcap file cannot hold packets after 2106-02-07; use --dump-format pcapng".to_string()
         });
         let unsynced =
             self.unsynced.as_ref().map(|error| format!("written, but perhaps not on the disk: {error}"));
@@ -549,10 +522,10 @@ impl OutFile {
         self.annex();
         self.flush()?;
         if self.late.is_some() {
-            self.write_anew()?;
+            self.rewrite_whole()?;
         } else if self.described_within.is_some() && !self.output.is_stream() {
             // Where that fails the file stays as it is: whole, though some programs can't copy it.
-            let _ = self.write_anew();
+            let _ = self.rewrite_whole();
         }
         if self.output.is_stream() {
             return Ok(()); // its statistics come with the facts
@@ -562,7 +535,7 @@ impl OutFile {
     }
 
     /// Merges late packets in, and makes a head that has room for all interfaces.
-    fn write_anew(&mut self) -> io::Result<()> {
+    fn rewrite_whole(&mut self) -> io::Result<()> {
         let head_bytes = match self.format() {
             DumpFormat::Pcapng => self.head_bytes.max(reserve_bytes(self.description_bytes) as u64),
             DumpFormat::Pcap => self.head_bytes,
@@ -598,8 +571,8 @@ impl OutFile {
         }
     }
 
-    /// Patches the header and gives the file its name; where it is. A pipe is told the facts, and has no
-    /// name.
+    /// Patches the header and gives the file its name; where it is. A pipe gets the facts at its end, and has
+    /// no name.
     ///
     /// # Errors
     /// It has no name. Where only the wait for the disk fails it gets its name, and says so.
@@ -619,7 +592,7 @@ impl OutFile {
         let output = self.output.clone();
         if let Err(error) = output.disk.sync(&self.file) {
             self.unsynced = Some(error);
-            let error = self.complaint().map(|complaint| output.fault(complaint));
+            let error = self.failure().map(|failure| output.fault(failure));
             let _ = self.write_head(&DumpReport { complete: false, error, ..report.clone() });
         }
         // Until the whole dump has its names: no run deletes a part of it. Where there are no locks this
@@ -643,15 +616,15 @@ impl OutFile {
         Ok(())
     }
 
-    /// Something failed after the file got its name: its header says so, as far as the disk takes that.
-    pub(crate) fn renew(&mut self, report: &DumpReport) {
+    /// Something failed after the file got its name: its header says so, if the disk accepts that.
+    pub(crate) fn rewrite_head(&mut self, report: &DumpReport) {
         if !self.output.is_stream() && self.write_head(report).is_ok() {
             let _ = self.output.disk.sync(&self.file);
         }
     }
 
     /// It gets no name: none of its packets is kept.
-    pub(crate) fn lose(&mut self, error: io::Error) {
+    pub(crate) fn discard(&mut self, error: io::Error) {
         let lost = Tally { packets: self.packets, bytes: self.bytes, cut: self.cut, span_ns: self.span_ns };
         self.unwritten.add(&lost);
         (self.packets, self.bytes, self.cut) = (0, 0, 0);
@@ -665,7 +638,7 @@ impl OutFile {
         let mut facts = facts(report);
         if self.out_of_order > 0 {
             facts.push_str(&format!(
-                "\nout of order: {} packets came too late for their place",
+                "\nout of order: {} packets came late and stand after newer ones",
                 self.out_of_order
             ));
         }
@@ -675,7 +648,7 @@ impl OutFile {
 }
 
 /// Gives a dump's files their names, that of `main_type` without a suffix and last: its header says what
-/// became of the others. What gets no name is not kept. `restate` says anew in the report what the files
+/// became of the others. What gets no name is not kept. `restate` updates the report: what the files
 /// hold, and what is missing.
 pub(crate) fn publish(
     output: &Arc<DumpOutput>,
@@ -695,10 +668,12 @@ pub(crate) fn publish(
             Ok(path) => {
                 let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
                 let at = if link_type == main_type { 0 } else { report.paths.len() };
-                path.into_iter().for_each(|path| report.paths.insert(at, path));
+                if let Some(path) = path {
+                    report.paths.insert(at, path);
+                }
                 named.push(link_type);
             }
-            Err(error) => file.lose(io::Error::new(error.kind(), format!("{stem}: {error}"))),
+            Err(error) => file.discard(io::Error::new(error.kind(), format!("{stem}: {error}"))),
         }
         restate(files, report);
     }
@@ -706,7 +681,7 @@ pub(crate) fn publish(
         // What was named before something else failed says so, too.
         for link_type in named {
             if let Some(file) = files.get_mut(&link_type) {
-                file.renew(report);
+                file.rewrite_head(report);
             }
         }
     }
@@ -734,7 +709,7 @@ pub fn write_nothing(output: &Arc<DumpOutput>, ring: &Ring, fallback: LinkType) 
         link_type,
         &evidence,
         &Arc::default(),
-        "no dump was made: nothing fired",
+        "no dump was made: no trigger fired",
     )?;
     file.finish_packets(ring, ring.interface_of(link_type), (0, 0), 0);
     file.error.map_or(Ok(()), Err)
@@ -783,14 +758,14 @@ fn name(
                 Ok(()) => return Ok(name),
             }
         }
-        let text = format!("{} and {NAMES_MAX} names like it are taken", first.display());
+        let text = format!("{} and {NAMES_MAX} names like it exist already", first.display());
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     })?;
-    Ok(place(folder).join(named))
+    Ok(path_now(folder).join(named))
 }
 
 /// Where the folder is by now: it may have been moved since it was opened.
-fn place(folder: &Folder) -> PathBuf {
+fn path_now(folder: &Folder) -> PathBuf {
     let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
     let now = std::fs::read_link(link).ok().filter(|path| path.is_dir());
     now.unwrap_or_else(|| folder.path().to_path_buf())

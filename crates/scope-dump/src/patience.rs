@@ -1,4 +1,4 @@
-//! How long a dump waits for workers that have stopped telling the time.
+//! How long a dump waits for workers whose clocks have stopped.
 //!
 //! It counts the time in which the dump's own thread was there and no worker that it waits for came on. A
 //! process that was stopped, or a worker that is behind and catches up, uses none of it up.

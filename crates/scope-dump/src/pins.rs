@@ -94,7 +94,9 @@ impl FirstPins {
                 of_group.pop_last(); // too new for what may be held
             }
         }
-        wanted.into_iter().flat_map(BTreeMap::into_values).for_each(|pinned| held.put(pinned));
+        for pinned in wanted.into_iter().flat_map(BTreeMap::into_values) {
+            held.put(pinned);
+        }
         let follower = ring.follower(|lane| needed_from.get(lane as usize).copied().unwrap_or(0));
         let state = Mutex::new(State { held, behind: Some(newest), full: Full::default() });
         FirstPins { hold: Arc::new(Hold { ring: ring.clone(), follower, from_ns, state }) }

@@ -96,7 +96,7 @@ impl Progress {
         (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Segments that are held and since when the dump hasn't got on, if that is longer than `limit`.
+    /// Segments that are held and how long the dump has made no progress, if that is longer than `limit`.
     pub fn long_hold(&self, limit: Duration) -> Option<(u64, Duration)> {
         let (segments, since) = *self.hold.lock().expect("no panic while held");
         (segments > 0 && since.elapsed() > limit).then(|| (segments, since.elapsed()))

@@ -30,7 +30,7 @@ pub struct DumpReport {
     pub time_ns: i64,
     /// Text of the filter; empty: everything.
     pub filter: String,
-    /// Begin and end of the window that was asked for, both inclusive.
+    /// Begin and end of the window, both inclusive.
     pub asked: (i64, i64),
     /// Begin of the part of it in which anybody listened.
     pub from_ns: i64,
@@ -40,12 +40,11 @@ pub struct DumpReport {
     pub packets: u64,
     /// Their captured bytes.
     pub bytes: u64,
-    /// Packets of it that are shorter than they were on the wire, though no snap length of the capture asked
-    /// for that.
+    /// Packets of it that are truncated although no snap length asked for it.
     pub cut: u64,
-    /// What the window that was asked for lacks, in order of time: at most [`crate::GAPS_MAX`].
+    /// What the window lacks, in order of time: at most [`crate::GAPS_MAX`].
     pub gaps: Vec<Gap>,
-    /// Gaps that became one with another of the same reason, because there were more.
+    /// Gaps beyond that, joined with others of the same reason.
     pub gaps_folded: u64,
     /// Packets that this dump lacks, at least: those that came, and certainly belong to it.
     pub lost_min: u64,
@@ -53,13 +52,13 @@ pub struct DumpReport {
     pub lost_max: u64,
     /// From the first gap's begin to the last one's end.
     pub missing: Option<(i64, i64)>,
-    /// Every source listened for all of the window that was asked for, and nothing of it was lost.
+    /// Every source listened for the whole window, and nothing of it was lost.
     pub complete: bool,
     /// It went into a pipe.
     pub to_stream: bool,
     /// The files, absolute.
     pub paths: Vec<PathBuf>,
-    /// Hits that it took in.
+    /// Its hits.
     pub hits: u64,
     /// Times of the first of them.
     pub hits_ns: Vec<i64>,

@@ -90,7 +90,7 @@ struct Lane {
 #[derive(Default)]
 struct Member {
     since: Vec<u64>,
-    /// Packets before this one are not asked for again.
+    /// Packets before this one are not needed again.
     passed: Vec<u64>,
     /// Numbers of packets that wait for it, ascending.
     found: Vec<VecDeque<u64>>,
@@ -132,7 +132,7 @@ impl Scans {
 
     /// How the buffers of the dumps' files stand.
     pub fn buffered(&self) -> Buffered {
-        self.buffers.standing()
+        self.buffers.usage()
     }
 
     /// What the files of all dumps share.
@@ -161,7 +161,9 @@ impl Scans {
     pub fn hold_on(&self) {
         let holds: Vec<Arc<Hold>> =
             self.holds.lock().expect("no panic while held").iter().filter_map(Weak::upgrade).collect();
-        holds.iter().for_each(|hold| hold.keep_up());
+        for hold in &holds {
+            hold.keep_up();
+        }
     }
 
     /// The ring that they read.
@@ -251,7 +253,7 @@ impl State {
         number - from
     }
 
-    /// Forgets the partial entries that no member asks for again.
+    /// Forgets the partial entries that no member needs again.
     fn forget_partial(&mut self) {
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             let passed =
@@ -263,7 +265,9 @@ impl State {
 
     /// Nothing waits for anybody any more.
     fn stop(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| *lane = Lane::from(lane.covered.end));
+        for lane in &mut self.lanes {
+            *lane = Lane::from(lane.covered.end);
+        }
         for member in self.members.values_mut() {
             member.found.clear();
             member.waiting = 0;
@@ -332,7 +336,7 @@ fn forget_before(numbers: &mut VecDeque<u64>, packet: u64) -> usize {
 /// One dump's part in what is shared, until it is dropped.
 pub(crate) struct Reader {
     scans: Arc<Scans>,
-    /// `None`: a key tells nothing of its filter.
+    /// `None`: keys decide nothing of its filter.
     member: Option<u64>,
 }
 
@@ -360,7 +364,7 @@ impl Reader {
         Some((packets.start..index(from), found.into_iter().map(index).collect()))
     }
 
-    /// A round has ended: of each lane nothing before these packets is asked for again.
+    /// A round has ended: of each lane nothing before these packets is needed again.
     pub(crate) fn pass(&self, passed: impl Iterator<Item = u64>) {
         let Some(id) = self.member else { return };
         let mut state = self.scans.lock();

@@ -9,20 +9,20 @@
 //! segment, a timeline no filter.
 
 use crate::buffers::{Buffers, Reorder};
-use crate::merge::{Beyond, Floor, Place, Waiting};
+use crate::merge::{Beyond, Floor, Position, Waiting};
 use crate::sieve::Sieve;
 use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine};
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::{Candidate, Piece, Timeline};
 use std::sync::Arc;
 
-/// Who gets the packets of a selection.
+/// Receives the packets of a selection.
 ///
 /// A trait with a call per packet, in which its block is lent: that costs nothing against the walk through
 /// memory, a list of packets would.
 pub trait Consumer {
-    /// The next packet, in order of its place; one that came too late for its place stands behind it.
-    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]);
+    /// The next packet, in order of position; a late one follows newer ones.
+    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]);
 
     /// Between two pieces, when nothing is lent: time for what may take long.
     fn between(&mut self) {}
@@ -45,8 +45,8 @@ impl Round {
         if self.last { self.to_ns } else { i64::MAX }
     }
 
-    /// What comes in later rounds has no earlier place than this: of the very time that is settled some may
-    /// still come.
+    /// Later rounds bring no earlier position than this: packets of the very time that is settled may still
+    /// come.
     fn floor(&self) -> Floor {
         if self.last { (i64::MAX, u32::MAX) } else { (self.settled_ns.saturating_sub(1), u32::MAX) }
     }
@@ -105,7 +105,7 @@ impl Selection {
             timeline.done();
             consumer.between();
         }
-        self.let_out(round.floor(), consumer);
+        self.release(round.floor(), consumer);
         any
     }
 
@@ -161,17 +161,17 @@ impl Selection {
             if batch.is_empty() {
                 break;
             }
-            let taken = sieve.takes(&batch);
+            let taken = sieve.matches(&batch);
             for (at, candidate) in batch.iter().enumerate() {
                 let is_exempt = always == Some(candidate.packet);
                 if is_exempt || taken >> at & 1 != 0 {
                     let time_ns = candidate.block.time_ns();
-                    let place = Place { time_ns, lane: piece.lane, packet: candidate.packet };
+                    let position = Position { time_ns, lane: piece.lane, packet: candidate.packet };
                     if time_ns > round.to_ns && !is_exempt {
-                        self.beyond.push(place, candidate.block.bytes(), self.bytes_max);
+                        self.beyond.push(position, candidate.block.bytes(), self.bytes_max);
                     } else {
                         self.keep(
-                            place,
+                            position,
                             link_type,
                             candidate.block.bytes(),
                             (piece.ordered, floor),
@@ -181,33 +181,33 @@ impl Selection {
                 }
             }
         }
-        self.let_out(floor, consumer);
+        self.release(floor, consumer);
     }
 
     /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its
     /// piece.
     fn keep(
         &mut self,
-        place: Place,
+        position: Position,
         link_type: LinkType,
         block: &[u8],
         (ordered, floor): (bool, Floor),
         consumer: &mut dyn Consumer,
     ) {
-        if ordered && place.is_due(floor) && self.waiting.is_empty() {
-            return consumer.packet(place, link_type, block);
+        if ordered && position.is_due(floor) && self.waiting.is_empty() {
+            return consumer.packet(position, link_type, block);
         }
-        self.waiting.push(place, block);
+        self.waiting.push(position, block);
         if ordered {
-            self.let_out(floor.min((place.time_ns, place.lane)), consumer);
+            self.release(floor.min((position.time_ns, position.lane)), consumer);
         }
     }
 
     /// Hands on what waits and may go out.
-    fn let_out(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
-        while let Some((place, block)) = self.waiting.pop(floor, self.bytes_max) {
-            if let Some(sieve) = self.sieves.get(place.lane as usize).and_then(Option::as_ref) {
-                consumer.packet(place, sieve.link_type(), &block);
+    fn release(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
+        while let Some((position, block)) = self.waiting.pop(floor, self.bytes_max) {
+            if let Some(sieve) = self.sieves.get(position.lane as usize).and_then(Option::as_ref) {
+                consumer.packet(position, sieve.link_type(), &block);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What a dump asks of packets of one link type: their keys first, all of a segment at once, the filter where
-//! those say maybe.
+//! A dump's filter for packets of one link type: their keys first, all of a segment at once, then the filter
+//! where those say maybe.
 
 use scope_filter::{Filter, FilterEngine, FilterInput, Predicate};
 use scope_packet::{Headers, LinkType};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for
-/// about so many, and of a thousand dumps that begin at once most never come to ask so often.
+/// about so many, and of a thousand dumps that begin at once most never evaluate so many.
 const NATIVE_FROM: u64 = 16_384;
 
 /// A dump's filter for packets of one link type.
@@ -18,19 +18,26 @@ pub(crate) struct Sieve {
     keys: KeyTest,
     predicate: Predicate,
     engine: FilterEngine,
-    asked: AtomicU64,
+    evaluated: AtomicU64,
     /// Why no machine code could be made of it.
     interpreted: OnceLock<String>,
 }
 
 impl Sieve {
-    /// Derives from the filter what is asked of the keys: some 10 µs to milliseconds.
+    /// Derives the key test from the filter: some 10 µs to milliseconds.
     pub(crate) fn new(filter: &Filter, engine: FilterEngine, link_type: LinkType) -> Sieve {
         let predicate = filter.for_link(link_type);
         let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
         let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
         let keys = KeyTest::any_of(&patterns);
-        Sieve { link_type, keys, predicate, engine, asked: AtomicU64::new(0), interpreted: OnceLock::new() }
+        Sieve {
+            link_type,
+            keys,
+            predicate,
+            engine,
+            evaluated: AtomicU64::new(0),
+            interpreted: OnceLock::new(),
+        }
     }
 
     /// Link type of the packets.
@@ -38,13 +45,13 @@ impl Sieve {
         self.link_type
     }
 
-    /// Passes every packet that the filter takes.
+    /// Passes every packet that the filter matches.
     pub(crate) fn keys(&self) -> &KeyTest {
         &self.keys
     }
 
-    /// Which of at most [`scope_filter::FILTER_INPUTS_MAX`] packets the filter takes: a bit each.
-    pub(crate) fn takes<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
+    /// Which of at most [`scope_filter::FILTER_INPUTS_MAX`] packets the filter matches: a bit each.
+    pub(crate) fn matches<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
         let ask = |candidate: &Candidate<'a>| {
             let block = candidate.block;
             let headers = Headers::parse(self.link_type, block.data());
@@ -55,10 +62,10 @@ impl Sieve {
         self.predicate.matches_batch(&asked, u64::MAX)
     }
 
-    /// Makes machine code of the filter when it turns out to be asked often. Without it the interpreter
-    /// answers the same.
+    /// Makes machine code of the filter once it has been evaluated often. The interpreter gives the same
+    /// result.
     fn count(&self, packets: u64) {
-        let before = self.asked.fetch_add(packets, Ordering::Relaxed);
+        let before = self.evaluated.fetch_add(packets, Ordering::Relaxed);
         if self.engine == FilterEngine::Native
             && before < NATIVE_FROM
             && before + packets >= NATIVE_FROM

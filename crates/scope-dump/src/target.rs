@@ -4,7 +4,7 @@
 use crate::budget::Budget;
 use crate::disk::{Disk, SystemDisk};
 use crate::form::DumpFormat;
-use crate::together::Together;
+use crate::spool::Spool;
 use scope_folder::Folder;
 use scope_folder::with_suffix;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub enum Target {
         /// Its name; a second link type's file is `NAME_LINKTYPE.EXT`.
         name: OsString,
     },
-    /// A single dump, into a pipe or the like: written as it comes, nothing is put right later. It takes one
+    /// A single dump, into a pipe or the like: written as it comes, nothing is corrected later. It holds one
     /// link type.
     Stream(File),
 }
@@ -35,14 +35,14 @@ pub enum Target {
 pub struct DumpOutput {
     /// Their form.
     pub format: DumpFormat,
-    /// Their place.
+    /// Where they go.
     pub target: Target,
-    /// What they may take, where that is bounded.
+    /// The bound of their space, if there is one.
     pub budget: Option<Arc<Budget>>,
-    /// By what their files are made.
+    /// How their files are made.
     pub disk: Arc<dyn Disk>,
     /// Gathers all windows, where they become one file at the run's end.
-    pub together: Option<Arc<Together>>,
+    pub spool: Option<Arc<Spool>>,
 }
 
 impl DumpOutput {
@@ -57,7 +57,7 @@ impl DumpOutput {
             target,
             budget: None,
             disk: Arc::new(SystemDisk),
-            together: None,
+            spool: None,
         }))
     }
 
@@ -79,18 +79,25 @@ impl DumpOutput {
         self.folder().is_some_and(|folder| folder.is_removed())
     }
 
-    /// Why something couldn't be written, with its place: a folder that was removed fails with whatever its
-    /// file system says.
+    /// Why something couldn't be written, and where: in a removed folder each file system fails differently.
     pub(crate) fn fault(&self, cause: String) -> String {
         match self.is_removed() {
-            true => format!("the folder {} was removed", self.place()),
-            false => format!("{}: {cause}", self.place()),
+            true => format!("the folder {} was removed", self.location()),
+            false => format!("{}: {cause}", self.location()),
         }
     }
 
-    /// The place in words.
-    pub fn place(&self) -> String {
+    /// The folder's path, for messages.
+    pub fn location(&self) -> String {
         self.folder().map_or("the output".to_string(), |folder| folder.path().display().to_string())
+    }
+
+    /// Where the file of all windows will be, as far as that is known.
+    pub(crate) fn path_of_all(&self) -> Option<PathBuf> {
+        match &self.target {
+            Target::File { folder, name } => Some(folder.path().join(name)),
+            Target::Folder(_) | Target::Stream(_) => None,
+        }
     }
 
     /// A file's name: of the dump `stem`, for the link type `suffix` unless it is the dump's main one, at the

@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one dump asks of the ring.
-pub(crate) struct Asked {
+/// What one dump requests of the ring.
+pub(crate) struct Request {
     /// The window's era, and where it begins.
     pub era: u64,
     pub from_ns: i64,
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     pub hit_ns: i64,
     /// Its part in what dumps share.
     pub reader: Reader,
-    /// Live: how long to wait for workers that have stopped telling the time; `None`: as long as it takes.
+    /// Live: how long to wait for workers whose clocks have stopped; `None`: as long as it takes.
     pub patience: Option<Duration>,
     /// What it waits by.
     pub clock: Arc<dyn Clock>,
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 
 /// Where a dump stands in one lane: the next packet to be looked at.
 #[derive(Clone, Copy, Default)]
-struct Position {
+struct LaneCursor {
     sequence: u64,
     packet: u64,
 }
@@ -45,16 +45,16 @@ struct Position {
 pub(crate) struct RingTimeline {
     ring: Arc<Ring>,
     hold: Arc<Hold>,
-    asked: Asked,
+    request: Request,
     patience: Option<Patience>,
-    /// When it was last asked how far everything is settled, and what the answer was.
+    /// When it last looked how far everything is settled, and the result.
     looked: Duration,
     settled: Moment,
     /// The ring's beats before that.
     beats: u32,
     /// The span's end at the last look, ns.
     to_ns: i64,
-    positions: Vec<Position>,
+    cursors: Vec<LaneCursor>,
     /// Those of the last look, and how many of them were handed out.
     pieces: Vec<Piece>,
     handed_out: usize,
@@ -108,48 +108,48 @@ impl Missing {
 }
 
 impl RingTimeline {
-    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, asked: Asked) -> RingTimeline {
+    pub(crate) fn new(ring: &Arc<Ring>, first: &FirstPins, request: Request) -> RingTimeline {
         RingTimeline {
             ring: ring.clone(),
             hold: first.hold.clone(),
-            patience: asked.patience.map(Patience::new),
-            looked: asked.clock.monotonic(),
+            patience: request.patience.map(Patience::new),
+            looked: request.clock.monotonic(),
             settled: Moment::BEGIN,
             beats: 0,
             to_ns: i64::MAX,
-            positions: Vec::new(),
+            cursors: Vec::new(),
             pieces: Vec::new(),
             handed_out: 0,
             needed_then: Vec::new(),
             reading: None,
             held_up_to: vec![0; ring.group_segments().len()],
             missing: Vec::new(),
-            asked,
+            request,
         }
     }
 
     /// Returns the segment from which on the next look needs the lane: nobody has to wait for this dump to
     /// pass what is recycled.
     fn look_at_lane(&mut self, lane: u32, reach_ns: i64, held: &mut Held) -> u64 {
-        let mut at = self.positions[lane as usize];
+        let mut at = self.cursors[lane as usize];
         let mut recycled = 0;
         for segment in self.ring.segment_ids(lane, at.sequence) {
             let sequence = segment.sequence;
             let own = held.take(segment);
             let was_held = own.is_some();
             let Some(pinned) = own.or_else(|| self.ring.pin(segment)) else {
-                recycled = sequence + 1; // the next one that is there tells how much is missing
+                recycled = sequence + 1; // the next one that is there shows how much is missing
                 continue;
             };
             self.note_missing(lane, at.packet, pinned.first_packet());
             let from_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
             let all_packets = pinned.first_packet() + committed.packets as u64;
-            at = Position { sequence, packet: all_packets };
+            at = LaneCursor { sequence, packet: all_packets };
             // After the look at what is committed: where a lane enters an era is noted before.
-            let of_era = self.ring.era_packets(lane, self.asked.era);
+            let of_era = self.ring.era_packets(lane, self.request.era);
             let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
-            let touches = |min_ns: i64, max_ns: i64| max_ns >= self.asked.from_ns && min_ns <= reach_ns;
+            let touches = |min_ns: i64, max_ns: i64| max_ns >= self.request.from_ns && min_ns <= reach_ns;
             let span = pinned.span().filter(|(min_ns, max_ns, _)| touches(*min_ns, *max_ns));
             if end_packet > first_packet
                 && let Some((min_ns, _, unordered)) = span
@@ -161,10 +161,10 @@ impl RingTimeline {
                 }
             }
             if committed.sealed {
-                at = Position { sequence: sequence + 1, packet: all_packets };
+                at = LaneCursor { sequence: sequence + 1, packet: all_packets };
             }
         }
-        self.positions[lane as usize] = at;
+        self.cursors[lane as usize] = at;
         at.sequence.max(recycled)
     }
 
@@ -194,7 +194,7 @@ impl RingTimeline {
 
     /// Its packets whose keys pass, by the scan that dumps share as far as there is one.
     fn scan(&self, pinned: &Pinned, packets: Range<u32>, keys: &KeyTest) -> Matches {
-        let reader = &self.asked.reader;
+        let reader = &self.request.reader;
         let Some((own, found)) = reader.take(pinned, packets.clone()) else {
             return match reader.can_skip(pinned, keys) {
                 true => Matches::none(packets.len() as u32),
@@ -203,14 +203,18 @@ impl RingTimeline {
         };
         let mut picked = Matches::none(packets.len() as u32);
         if !own.is_empty() && !reader.can_skip(pinned, keys) {
-            pinned.matches(keys, own.start, own.end).for_each(|index| picked.insert(index - packets.start));
+            for index in pinned.matches(keys, own.start, own.end) {
+                picked.insert(index - packets.start);
+            }
         }
-        found.into_iter().for_each(|index| picked.insert(index - packets.start));
+        for index in found.into_iter() {
+            picked.insert(index - packets.start);
+        }
         picked
     }
 
     /// A stray belongs to a window that holds its time, unless that was over when it came.
-    fn leave_out_strays(&self, piece: &Piece, picked: &mut Matches) {
+    fn omit_strays(&self, piece: &Piece, picked: &mut Matches) {
         let numbers = piece.first_packet..piece.first_packet + u64::from(piece.packets);
         for (packet, over_before_ns) in self.ring.strays(piece.lane, numbers) {
             if over_before_ns > self.to_ns {
@@ -224,8 +228,8 @@ impl RingTimeline {
         self.hold.lock().full.total()
     }
 
-    fn tell_progress(&self) {
-        self.asked.progress.holds(self.hold.lock().held.len());
+    fn report_progress(&self) {
+        self.request.progress.holds(self.hold.lock().held.len());
     }
 
     fn note_missing(&mut self, lane: u32, from: u64, to: u64) {
@@ -235,16 +239,16 @@ impl RingTimeline {
     /// What the window lacks by now because it was recycled before it was read, span by span.
     fn recycled(&self, to_ns: i64) -> Vec<Lost> {
         let mut all = Vec::new();
-        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.positions)) {
+        for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.cursors)) {
             let mut missing = missing.clone();
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
-            let of_era = self.ring.era_packets(lane, self.asked.era);
+            let of_era = self.ring.era_packets(lane, self.request.era);
             let spans =
                 missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
             let spans: Vec<Range<u64>> = spans.map(|span| span.start..span.end.max(span.start)).collect();
             let exact = missing.spans.values().map(|(_, exact)| *exact);
-            let lost = self.ring.lost(lane, &spans, (self.asked.from_ns, to_ns)).into_iter().zip(exact);
+            let lost = self.ring.lost(lane, &spans, (self.request.from_ns, to_ns)).into_iter().zip(exact);
             let lost = lost
                 .map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
             all.extend(lost.filter(|lost| lost.packets_max > 0));
@@ -258,9 +262,9 @@ impl Timeline for RingTimeline {
     fn settle(&mut self, to_ns: i64) -> Settled {
         self.beats = self.ring.beats();
         self.settled = self.ring.settled();
-        let now = self.asked.clock.monotonic();
+        let now = self.request.clock.monotonic();
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
-        let rest = Duration::from_nanos(to_ns.saturating_sub(self.asked.hit_ns).max(0) as u64);
+        let rest = Duration::from_nanos(to_ns.saturating_sub(self.request.hit_ns).max(0) as u64);
         let is_over = |patience: &mut Patience| patience.is_over(passed, self.settled, rest);
         Settled { up_to: self.settled, goes_on: !self.patience.as_mut().is_some_and(is_over) }
     }
@@ -270,15 +274,15 @@ impl Timeline for RingTimeline {
         self.to_ns = to_ns;
         let hold = self.hold.clone();
         let mut state = hold.lock();
-        self.positions.resize(self.ring.lanes() as usize, Position::default());
-        self.missing.resize_with(self.positions.len(), Missing::default);
+        self.cursors.resize(self.ring.lanes() as usize, LaneCursor::default());
+        self.missing.resize_with(self.cursors.len(), Missing::default);
         self.pieces.clear();
         let reach_ns = if last { to_ns } else { i64::MAX };
-        let lanes = 0..self.positions.len() as u32;
+        let lanes = 0..self.cursors.len() as u32;
         let mut needed: Vec<u64> =
             lanes.map(|lane| self.look_at_lane(lane, reach_ns, &mut state.held)).collect();
         state.full.note(false);
-        state.behind = (!last).then(|| self.positions.iter().map(|position| position.sequence).collect());
+        state.behind = (!last).then(|| self.cursors.iter().map(|cursor| cursor.sequence).collect());
         self.pieces.sort_by_key(|piece| (piece.min_ns, piece.segment));
         self.needed_then.clear();
         for piece in self.pieces.iter().rev() {
@@ -309,7 +313,9 @@ impl Timeline for RingTimeline {
     fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
         let piece = *self.piece()?;
         let handed_out = self.handed_out;
-        self.held_up_to.iter_mut().for_each(|up_to| *up_to = handed_out.max(*up_to));
+        for up_to in &mut self.held_up_to {
+            *up_to = handed_out.max(*up_to);
+        }
         let held = self.hold.lock().held.take(piece.segment);
         let Some(pinned) = held.or_else(|| self.ring.pin(piece.segment)) else {
             self.note_missing(piece.lane, piece.first_packet, piece.first_packet + u64::from(piece.packets));
@@ -318,7 +324,7 @@ impl Timeline for RingTimeline {
         let first = (piece.first_packet - pinned.first_packet()) as u32;
         let packets = first..first + piece.packets;
         let mut picked = self.scan(&pinned, packets.clone(), keys);
-        self.leave_out_strays(&piece, &mut picked);
+        self.omit_strays(&piece, &mut picked);
         let always = always.and_then(|packet| u32::try_from(packet.checked_sub(piece.first_packet)?).ok());
         if let Some(index) = always.filter(|index| *index < piece.packets) {
             picked.insert(index);
@@ -346,19 +352,19 @@ impl Timeline for RingTimeline {
         if let Some((piece, needed)) = needed {
             self.hold.follower.done_before(piece.lane, *needed);
         }
-        self.tell_progress();
+        self.report_progress();
     }
 
     /// Rests, longer the more dumps there are; a beat of the ring ends that before anything is overrun.
     fn wait(&mut self, rest_ns: i64) {
-        self.tell_progress();
-        self.asked.reader.pass(self.positions.iter().map(|position| position.packet));
-        let pause = self.asked.reader.pause(rest_ns);
-        self.asked.clock.wait(pause, &|pause| self.ring.wait_for_beat(self.beats, pause));
+        self.report_progress();
+        self.request.reader.pass(self.cursors.iter().map(|cursor| cursor.packet));
+        let pause = self.request.reader.pause(rest_ns);
+        self.request.clock.wait(pause, &|pause| self.ring.wait_for_beat(self.beats, pause));
     }
 
     fn end(&mut self) {
-        self.tell_progress();
+        self.report_progress();
         self.hold.lock().held.end();
     }
 
@@ -367,11 +373,11 @@ impl Timeline for RingTimeline {
     }
 
     fn heard(&self) -> Option<(i64, i64)> {
-        self.ring.listened(self.asked.era).or(self.ring.heard_in(self.asked.era))
+        self.ring.listened(self.request.era).or(self.ring.heard_in(self.request.era))
     }
 
     fn missing(&self, to_ns: i64) -> Vec<Gap> {
-        let Asked { era, from_ns, .. } = self.asked;
+        let Request { era, from_ns, .. } = self.request;
         let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
         for lost in self.recycled(to_ns) {
             let (reason, lost_min, lost_max) = (GapReason::Evicted, lost.packets_min, Some(lost.packets_max));
@@ -405,10 +411,13 @@ mod tests {
                 model.extend(from..from + len);
                 true
             });
-            spans.iter().for_each(|&(from, len)| missing.add(from, from + len, most));
+            for &(from, len) in &spans {
+                missing.add(from, from + len, most);
+            }
             prop_assert!(missing.spans.len() <= most);
             let spans: Vec<(u64, u64, bool)> = missing.spans.iter().map(|(&from, &(to, exact))| (from, to, exact)).collect();
-            prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "apart, and in order: {spans:?}");
+            prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "apart, and in order: \
+                {spans:?}");
             let within = |number: &u64| spans.iter().find(|(from, to, _)| (from..to).contains(&number));
             prop_assert!(model.iter().all(|number| within(number).is_some()), "none is forgotten");
             let exact = spans.iter().filter(|span| span.2).flat_map(|span| span.0..span.1);
@@ -419,9 +428,9 @@ mod tests {
     #[test]
     fn a_gap_before_a_later_one_is_not_swallowed() {
         let mut missing = Missing::default();
-        [(100, 200), (50, 60), (200, 210), (10, 20)]
-            .into_iter()
-            .for_each(|(from, to)| missing.add(from, to, MISSING_MAX));
+        for (from, to) in [(100, 200), (50, 60), (200, 210), (10, 20)] {
+            missing.add(from, to, MISSING_MAX);
+        }
         assert_eq!(
             missing.spans.into_iter().collect::<Vec<_>>(),
             [(10, (20, true)), (50, (60, true)), (100, (210, true))]

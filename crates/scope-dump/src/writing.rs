@@ -2,17 +2,18 @@
 //! windows; and what could not be written.
 
 use crate::buffers::Buffers;
-use crate::cut::{Dump, HitPacket};
 use crate::evidence::Evidence;
 use crate::gaps::Gaps;
 use crate::header::{fired_comment, intro};
-use crate::merge::Place;
-use crate::output::{OutFile, Tally, publish};
+use crate::merge::Position;
+use crate::order::{Dump, HitPacket};
+use crate::output::{OutFile, publish};
 use crate::progress::Progress;
 use crate::report::DumpReport;
 use crate::select::Consumer;
+use crate::spool::Gathering;
+use crate::tally::Tally;
 use crate::target::DumpOutput;
-use crate::together::Gathering;
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::Interfaces;
 use std::collections::BTreeMap;
@@ -36,43 +37,45 @@ pub(crate) struct Writing<'a> {
     gathering: Option<Gathering>,
     /// A file couldn't be made, and so many packets weren't written.
     unopened: Option<(io::Error, u64)>,
-    /// Packets of a link type that a pipe doesn't take, and what that means in words.
+    /// Packets of a second link type, which a pipe cannot hold, and the message about them.
     unfit: Option<(String, Tally)>,
 }
 
 impl Consumer for Writing<'_> {
-    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]) {
+    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
         self.progress.wrote(block.len() as u64);
-        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (place.lane, place.packet));
+        let fired = self.hit.is_some_and(|hit| (hit.lane, hit.packet) == (position.lane, position.packet));
         if self.gathering.is_none()
             && let Some(words) = self.misfit(link_type)
         {
             let unfit = self.unfit.get_or_insert_with(|| (words, Tally::default()));
-            return unfit.1.add(&Tally::of(place.time_ns, block, 0));
+            return unfit.1.add(&Tally::of(position.time_ns, block, 0));
         }
-        let mut comments = self.evidence.annexes.comments_of(place.lane, place.packet);
+        let mut comments = self.evidence.annexes.comments_of(position.lane, position.packet);
         if fired {
             comments.insert(0, fired_comment(&self.intro));
         }
         let interfaces = self.interfaces;
         if let Some(gathering) = &mut self.gathering {
-            gathering.write(interfaces, place, link_type, block, &comments);
+            gathering.write(interfaces, position, link_type, block, &comments);
         } else if let Some(file) = self.file(link_type) {
-            file.write(interfaces, place, block, &comments);
+            file.write(interfaces, position, block, &comments);
         } else if let Some((_, unwritten)) = &mut self.unopened {
             *unwritten += 1;
         }
     }
 
     fn between(&mut self) {
-        self.files.values_mut().for_each(OutFile::flush_full);
+        for file in self.files.values_mut() {
+            file.flush_full();
+        }
     }
 }
 
 impl<'a> Writing<'a> {
     /// `intro` is what is known of the dump by now.
     pub(crate) fn new(dump: &Dump, interfaces: &'a dyn Interfaces, intro: &DumpReport) -> Writing<'a> {
-        let together = dump.output.together.as_ref();
+        let spool = dump.output.spool.as_ref();
         Writing {
             interfaces,
             hit: dump.hit,
@@ -83,20 +86,21 @@ impl<'a> Writing<'a> {
             evidence: dump.evidence.clone(),
             buffers: dump.buffers.clone(),
             files: BTreeMap::new(),
-            gathering: together.map(|together| Gathering::new(together, &dump.progress)),
+            gathering: spool.map(|spool| Gathering::new(spool, &dump.progress)),
             unopened: None,
             unfit: None,
         }
     }
 
-    /// A round has ended, in which `any` packets were looked at: without, the reader of a pipe gets what
-    /// there is.
+    /// A round has ended. Where it looked at no packet (`any`), the reader of a pipe gets what there is.
     pub(crate) fn end_round(&mut self, any: bool) {
         if self.files.values().any(OutFile::reader_gone) {
             self.progress.set_reader_gone();
         }
         if !any {
-            self.files.values_mut().for_each(OutFile::hand_on);
+            for file in self.files.values_mut() {
+                file.flush_to_pipe();
+            }
         }
     }
 
@@ -114,20 +118,23 @@ impl<'a> Writing<'a> {
                 )
             };
             match self.progress.wait(begin) {
-                Ok(file) => drop(self.files.insert(link_type, file.watched(&self.progress))),
+                Ok(file) => drop(self.files.insert(link_type, file.with_progress(&self.progress))),
                 Err(error) => self.unopened = Some((error, 0)),
             }
         }
         self.files.get_mut(&link_type)
     }
 
-    /// Why packets of a link type can't be written: a pipe takes one, that of the packet that fired, or the
+    /// Why packets of a link type can't be written: a pipe holds one, that of the packet that fired, or the
     /// first.
     fn misfit(&self, link_type: LinkType) -> Option<String> {
         let taken = self.hit.map(|hit| hit.link_type).or(self.files.keys().next().copied())?;
         (self.output.is_stream() && taken != link_type).then(|| {
             let (taken, other) = (taken.name(), link_type.name());
-            format!("a pipe takes one link type, here {taken}: packets of {other} are left out; write into a folder")
+            format!(
+                "a pipe holds one link type, here {taken}: packets of {other} are omitted; write to a \
+                folder: --out FOLDER"
+            )
         })
     }
 
@@ -156,7 +163,7 @@ impl<'a> Writing<'a> {
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
         self.state(&files, report, lacks);
-        match &self.output.together {
+        match &self.output.spool {
             Some(_) => report.paths.extend(self.output.path_of_all()),
             None => {
                 let restate =
@@ -166,22 +173,24 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Says in the report what the dump has, and what it lacks: `lacks`, and what couldn't be written so far.
+    /// States in the report what the dump has, and what it lacks: `lacks`, and what couldn't be written so far.
     fn state(&self, files: &BTreeMap<LinkType, OutFile>, report: &mut DumpReport, lacks: &[Gap]) {
         report.packets = files.values().map(|file| file.packets).sum();
         report.bytes = files.values().map(|file| file.bytes).sum();
         report.cut = files.values().map(|file| file.cut).sum();
-        if let Some(Gathering { taken, .. }) = &self.gathering {
-            (report.packets, report.bytes, report.cut) = (taken.packets, taken.bytes, taken.cut);
+        if let Some(Gathering { gathered, .. }) = &self.gathering {
+            (report.packets, report.bytes, report.cut) = (gathered.packets, gathered.bytes, gathered.cut);
         }
         let spool =
             self.gathering.as_ref().and_then(|gathering| gathering.error.as_ref().map(ToString::to_string));
         let unopened = self.unopened.as_ref().map(|(error, _)| error.to_string());
         let unfit = self.unfit.as_ref().map(|(words, _)| words.clone());
-        let failed = files.values().find_map(OutFile::complaint).or(unopened).or(unfit).or(spool);
+        let failed = files.values().find_map(OutFile::failure).or(unopened).or(unfit).or(spool);
         report.error = failed.map(|error| self.output.fault(error));
         let mut gaps = Gaps::of(report.asked);
-        lacks.iter().for_each(|gap| gaps.add(*gap));
+        for gap in lacks {
+            gaps.add(*gap);
+        }
         let gathered = self.gathering.iter().map(|gathering| &gathering.unwritten);
         let unfit = self.unfit.iter().map(|(_, unfit)| unfit);
         for unwritten in files.values().map(|file| &file.unwritten).chain(unfit).chain(gathered) {

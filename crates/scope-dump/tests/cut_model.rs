@@ -215,7 +215,9 @@ impl Bench {
 
     fn end(&mut self) {
         self.commit();
-        (0..self.lanes.len()).for_each(|worker| self.ring.end_clock(worker as u32));
+        for worker in 0..self.lanes.len() {
+            self.ring.end_clock(worker as u32);
+        }
     }
 }
 
@@ -579,7 +581,7 @@ fn in_a_pipe_late_packets_stand_behind_their_place_and_none_is_missing() {
         target,
         budget: None,
         disk: Arc::new(SystemDisk),
-        together: None,
+        spool: None,
     };
     let (report, expected) = dump_with_late_packets(Arc::new(output), folder.path());
     assert!(report.paths.is_empty() && report.to_stream);

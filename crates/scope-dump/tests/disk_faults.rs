@@ -91,7 +91,7 @@ fn with(fault: Fault, folder: &Path) -> DumpReport {
         target,
         budget: None,
         disk: Arc::new(Faulty(fault)),
-        together: None,
+        spool: None,
     })
 }
 
@@ -172,7 +172,7 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
         target,
         budget: None,
         disk: Arc::new(SystemDisk),
-        together: None,
+        spool: None,
     });
     assert_eq!(
         (report.packets, report.lost_min, report.lost_max),
@@ -182,7 +182,7 @@ fn a_pipe_whose_window_begins_with_another_link_type_gets_the_packets_of_the_hit
     assert!(read_file(&path).keys().all(|(lane, _)| *lane == 1));
     assert_eq!(read_file(&path).len() as u64, PACKETS);
     assert!(
-        report.error.as_deref().is_some_and(|error| error.contains("takes one link type")),
+        report.error.as_deref().is_some_and(|error| error.contains("holds one link type")),
         "{report:#?}"
     );
 }
@@ -222,7 +222,7 @@ fn each_file_is_on_the_disk_before_it_gets_its_name_and_the_folder_is_synced_aft
         let target = Target::Folder(Arc::new(Folder::open(folder.path()).unwrap()));
         let acts = Arc::<Mutex<Vec<&str>>>::default();
         let disk = Arc::new(Noting(acts.clone()));
-        let report = dump(DumpOutput { format, target, budget: None, disk, together: None });
+        let report = dump(DumpOutput { format, target, budget: None, disk, spool: None });
         assert!(report.complete, "{report:#?}");
         let expected = ["sync", "name", "sync of the folder"].repeat(files);
         assert_eq!(*acts.lock().unwrap(), expected, "{format:?}");

@@ -4,7 +4,7 @@
 mod memory;
 
 use memory::{Memory, RUN};
-use scope_dump::merge::Place;
+use scope_dump::merge::Position;
 use scope_dump::{Consumer, Round, Selection};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::{PacketBlock, PacketHead};
@@ -35,11 +35,14 @@ struct Notes {
 }
 
 impl Consumer for Notes {
-    fn packet(&mut self, place: Place, link_type: LinkType, block: &[u8]) {
+    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
         let block = PacketBlock::first(block).expect("a block");
         let number = u64::from_le_bytes(block.data()[..8].try_into().expect("8 bytes"));
-        assert_eq!((place.time_ns, place.packet, link_type), (block.time_ns(), number, LinkType::ETHERNET));
-        self.packets.push((place.time_ns, place.lane, place.packet));
+        assert_eq!(
+            (position.time_ns, position.packet, link_type),
+            (block.time_ns(), number, LinkType::ETHERNET)
+        );
+        self.packets.push((position.time_ns, position.lane, position.packet));
     }
 
     fn between(&mut self) {

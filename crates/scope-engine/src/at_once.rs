@@ -41,7 +41,7 @@ impl AtOnce {
         let end =
             EndedAtOnce { why: why.to_string(), dumps_open: dumps.open_now().map(|dumps| dumps as u64) };
         // Where the disk is stuck the process ends without it: that is what was asked for.
-        let _ = events.last_words(end, PATIENCE);
+        let _ = events.log_last(end, PATIENCE);
     }
 }
 

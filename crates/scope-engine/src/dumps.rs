@@ -225,8 +225,8 @@ impl Dumps {
             self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
         self.events.log(summary::dump(&report));
-        if let Some(together) = &self.settings.output.together {
-            together.add(&report);
+        if let Some(spool) = &self.settings.output.spool {
+            spool.add(&report);
         }
         if let Some(exec) = &self.settings.exec {
             exec.offer(&report);
@@ -348,7 +348,7 @@ mod tests {
     use scope_packet::SystemClock;
     use scope_ring::RingConfig;
     use scope_trigger::window::Extended;
-    use scope_trigger::{Asker, Condition, Response, TriggerConfig};
+    use scope_trigger::{Condition, Requester, Response, TriggerConfig};
     use std::io;
     use std::path::Path;
 
@@ -390,7 +390,7 @@ mod tests {
         let events =
             Events::open(&Arc::new(scope_folder::Folder::open(folder.path()).unwrap()), &[7; 16]).unwrap();
         let (places, events) = (Places::new(1, 0, None), Arc::new(events));
-        places.heed(Arc::new(std::sync::atomic::AtomicBool::new(true)));
+        places.watch_space(Arc::new(std::sync::atomic::AtomicBool::new(true)));
         let (_ring, dumps) = dumps(folder.path(), &places, &events);
         let response = Response { template: None, before_ns: 5, after_ns: 0, vlan: VlanRule::Exact };
         let hand = Trigger::new(TriggerConfig {
@@ -416,7 +416,7 @@ mod tests {
         let places = Places::new(1, 0, None);
         let (ring, dumps) = dumps(folder.path(), &places, &Arc::new(Events::nowhere()));
         let window = Arc::new(Window::new(100, 300, 200));
-        let place = places.take(&window, Asker::Live).unwrap();
+        let place = places.take(&window, Requester::Live).unwrap();
         let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
         let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
         let occurrence = Condition::Hand.ordered(Moment::new(0, 200), &[]);

@@ -35,7 +35,7 @@ impl FolderWatch {
         if self.removed.swap(removed, Ordering::Relaxed) == removed {
             return None;
         }
-        let place = self.output.place();
+        let place = self.output.location();
         let state = if removed { "raised" } else { "cleared" };
         events.log(Alarm {
             alarm: ALARM.into(),
@@ -73,7 +73,8 @@ mod tests {
         assert!(warning.contains("mkdir -p"), "{warning}");
         assert!(watch.look(&events).is_none(), "once is enough");
         assert!(
-            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is there again: dumps can be made"))
+            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is there again: \
+                dumps can be made"))
         );
         assert!(watch.turn(false, &events).is_none());
     }

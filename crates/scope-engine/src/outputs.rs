@@ -4,7 +4,7 @@
 use crate::plan::{RunPlan, SingleDump};
 use crate::run::EngineError;
 use scope_dump::budget::TABLE_FILE;
-use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
+use scope_dump::{Budget, DumpOutput, Spool, SystemDisk, Target};
 use scope_events::{EVENTS_FILE, Events};
 use scope_folder::Folder;
 use scope_rights::{Place, Writable};
@@ -57,9 +57,9 @@ impl Outputs {
             )));
         }
         let disk = Arc::new(SystemDisk);
-        let together = plan.fixed.dump.all.then(|| spool(&target, log.as_deref())).transpose()?;
-        let together = together.map(|spool| Together::new(spool, disk.clone()));
-        let dump = DumpOutput { format: plan.fixed.dump.format, target, budget, disk, together };
+        let spool = plan.fixed.dump.all.then(|| open_spool(&target, log.as_deref())).transpose()?;
+        let spool = spool.map(|file| Spool::new(file, disk.clone()));
+        let dump = DumpOutput { format: plan.fixed.dump.format, target, budget, disk, spool };
         Ok(Outputs { log, dump: Arc::new(dump), ring_out })
     }
 
@@ -105,7 +105,7 @@ impl Outputs {
 /// A file without a name for what all windows gather: where their file will be; for a pipe beside the log, or
 /// where temporary files are. It is opened before rights are given up, and nothing else is opened for it
 /// later.
-fn spool(target: &Target, log: Option<&Folder>) -> Result<File, EngineError> {
+fn open_spool(target: &Target, log: Option<&Folder>) -> Result<File, EngineError> {
     let temporary = std::env::temp_dir();
     let opened = match target {
         Target::File { folder, .. } | Target::Folder(folder) => folder.unnamed(),

@@ -40,7 +40,7 @@ use scope_packet::{
 };
 use scope_ring::ClaimGroup;
 use scope_source::Timing;
-use scope_trigger::{Asker, Key, Matched, Occurrence, Why};
+use scope_trigger::{Key, Matched, Occurrence, Requester, Why};
 use std::collections::BTreeMap;
 use triggers::Evaluate;
 
@@ -422,7 +422,7 @@ impl<'a> Path<'a> {
             why: Why::Packet { bytes: packet.original_len, interface },
             packet: Some(Matched { link_type, headers, data: packet.data }),
             link_types: &[],
-            asker: if self.waits { Asker::Waiting(self.committed) } else { Asker::Live },
+            requester: if self.waits { Requester::Waiting(self.committed) } else { Requester::Live },
         };
         for trigger in self.triggers.hit_by(at) {
             dumps.occurred(trigger, &occurrence, place);

@@ -228,7 +228,7 @@ impl Run {
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
         let space = Space::new(&outputs.dump);
-        outputs.dump.budget.iter().for_each(|budget| places.heed(budget.full()));
+        outputs.dump.budget.iter().for_each(|budget| places.watch_space(budget.full()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
@@ -333,7 +333,7 @@ impl Run {
                 loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
-                    let mut status = Status { space: self.space.standing(), ..taker.take(&self.shared) };
+                    let mut status = Status { space: self.space.usage(), ..taker.take(&self.shared) };
                     let notes = health.look(&mut status, &self.shared);
                     resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                     if std::mem::take(&mut resumed) {

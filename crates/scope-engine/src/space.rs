@@ -2,7 +2,7 @@
 //! changes.
 
 use crate::folder_watch::FolderWatch;
-use scope_dump::budget::{Change, Standing};
+use scope_dump::budget::{Change, Usage};
 use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
 use scope_events::Events;
 use scope_events::counts::DumpSpace;
@@ -25,7 +25,7 @@ pub(crate) enum Told {
 #[derive(Clone, Debug, Default)]
 pub struct SpaceSummary {
     /// Where the budget stands.
-    pub standing: Standing,
+    pub usage: Usage,
     /// Bytes that dumps may take.
     pub bytes_max: Option<u64>,
     /// Free space that is kept, as it was asked for.
@@ -35,7 +35,7 @@ pub struct SpaceSummary {
 impl SpaceSummary {
     /// As the summary has it.
     pub(crate) fn facts(&self) -> DumpSpace {
-        let Standing { used, free, full, deleted } = self.standing;
+        let Usage { used, free, full, deleted } = self.usage;
         let (bytes, percent) = match self.free_min {
             Some(FreeMin::Bytes(bytes)) => (Some(bytes), None),
             Some(FreeMin::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
@@ -72,18 +72,14 @@ impl Space {
         self.folder.look(events).into_iter().chain(self.budget.iter().flat_map(of_budget)).collect()
     }
 
-    pub(crate) fn standing(&self) -> Option<Standing> {
-        self.budget.as_ref().map(|budget| budget.standing())
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.budget.as_ref().map(|budget| budget.usage())
     }
 
     pub(crate) fn summary(&self) -> Option<SpaceSummary> {
         let budget = self.budget.as_ref()?;
         let limits = budget.limits();
-        Some(SpaceSummary {
-            standing: budget.standing(),
-            bytes_max: limits.bytes_max,
-            free_min: limits.free_min,
-        })
+        Some(SpaceSummary { usage: budget.usage(), bytes_max: limits.bytes_max, free_min: limits.free_min })
     }
 }
 
@@ -108,7 +104,7 @@ pub(crate) fn remedy(limits: &Limits, is_another_s: bool) -> String {
 
 fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
     let alarm = |state: &str, why: Option<&str>| {
-        let Standing { used, free, .. } = budget.standing();
+        let Usage { used, free, .. } = budget.usage();
         events.log(Alarm {
             alarm: ALARM.into(),
             state: state.into(),

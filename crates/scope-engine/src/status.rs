@@ -9,7 +9,7 @@ use crate::report::{ReportReader, WorkerNews};
 use crate::thread_times::WorkerTime;
 use crate::worker::Shared;
 use scope_dump::InterfaceSample;
-use scope_dump::budget::Standing;
+use scope_dump::budget::Usage;
 use scope_dump::evidence::SAMPLED_MAX;
 use scope_events::now_ns;
 use scope_packet::{DropReason, Drops};
@@ -44,7 +44,7 @@ pub struct Status {
     /// The same by trigger, in the order of the triggers; fires by hand stand as `manual`.
     pub hits_by_trigger: Vec<(String, HitCounts)>,
     /// Where the budget of dumps stands, if there is one.
-    pub space: Option<Standing>,
+    pub space: Option<Usage>,
     /// Every worker.
     pub workers: Vec<WorkerStatus>,
     /// Every source, one entry for each worker.

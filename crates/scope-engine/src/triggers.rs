@@ -216,7 +216,7 @@ mod tests {
     fn no_number_of_a_trigger_that_is_gone_is_forgotten() {
         let full = Arc::new(std::sync::atomic::AtomicBool::new(true));
         let places = Places::new(8, 0, None);
-        places.heed(full);
+        places.watch_space(full);
         let triggers = Triggers::new(&[config("a", 1)], hand());
         let verdict = order(&triggers.current().all()[0], &places);
         assert_eq!(verdict.name(), "no_space");

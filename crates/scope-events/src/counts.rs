@@ -111,13 +111,13 @@ facts! {
     Softnet {
         /// packets dropped because it was full
         dropped: u64,
-        /// times that it was left for want of time
+        /// times that the kernel left it for lack of time
         squeezed: u64,
     }
 
     /// The state of the host's clock.
     Clock {
-        /// whether something keeps it right
+        /// whether a time service synchronises it
         synchronised: bool,
         /// the estimated error, microseconds
         estimated_error_us: Rare<u64>,
@@ -163,7 +163,7 @@ facts! {
         counts: Counters,
     }
 
-    /// For what a dump waited, seconds.
+    /// How long a dump waited, seconds.
     Waited {
         /// once at most, for its disk or the reader of its pipe
         longest_s: f64,
@@ -217,9 +217,9 @@ facts! {
         times: Vec<String>,
         /// what interfaces had counted
         counters: Vec<CounterSpan>,
-        /// hits that it took in
+        /// its hits
         hits: u64,
-        /// for what it waited; logs of older versions lack it
+        /// how long it waited; logs of older versions lack it
         waited: Option<Waited>,
         /// why writing failed; null: it did not
         error: Option<String>,

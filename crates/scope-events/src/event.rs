@@ -75,7 +75,7 @@ facts! {
         captures: Vec<Capture>,
         /// dumps that may be open at once
         dumps_max: Option<u64>,
-        /// whether filters run in the interpreter because that was asked for
+        /// whether filters run in the interpreter because the settings say so
         interpreter: bool,
         /// seconds between two `status`
         status_every_s: f64,
@@ -97,7 +97,7 @@ facts! {
         processes: Option<String>,
     }
 
-    /// A live source, as it was asked for.
+    /// A live source, as configured.
     Capture {
         /// as typed
         source: String,
@@ -283,7 +283,7 @@ facts! {
         files: Vec<String>,
         /// bytes that they took
         bytes: u64,
-        /// the flag that asked for it
+        /// the flag that allowed it
         why: String,
     }
 
@@ -370,7 +370,7 @@ facts! {
         shared_packets: u64,
         /// segments passed over by their summary
         skipped_segments: u64,
-        /// packets written early for want of room
+        /// packets written early for lack of room
         early_packets: u64,
     }
 
@@ -378,13 +378,13 @@ facts! {
     WriteBuffers {
         /// most bytes
         bytes_most: u64,
-        /// writes that were made early for want of room
+        /// writes that were made early for lack of room
         early_writes: u64,
     }
 
     /// Orders that the run was given.
     OrderCounts {
-        /// orders that it took
+        /// orders that it accepted
         taken: u64,
         /// orders that it refused because too many were waiting
         busy: u64,

@@ -15,7 +15,7 @@
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// A key of an object, as the page tells of it.
+/// A key of an object, as the page describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name.

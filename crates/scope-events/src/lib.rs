@@ -24,8 +24,8 @@ pub mod writer;
 
 pub use event::Event;
 pub use fact::Fact;
-pub use line::{Line, Said};
-pub use writer::{Events, LogNews, now_ns, seconds};
+pub use line::{Content, Line};
+pub use writer::{Events, Reopened, now_ns, seconds};
 
 /// File name in the dump folder.
 pub const EVENTS_FILE: &str = "wirescope.jsonl";

@@ -18,19 +18,19 @@ pub struct Line {
     /// The run that wrote it; empty: it says none.
     pub run_id: String,
     /// What it says.
-    pub said: Said,
+    pub content: Content,
 }
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant)] // read, looked at and dropped
-pub enum Said {
+pub enum Content {
     /// An event.
     Event(Event),
     /// An event that this version doesn't know: its name.
     Unknown(String),
     /// No event: an object of somebody else.
-    Nothing,
+    Other,
 }
 
 impl Line {
@@ -40,12 +40,12 @@ impl Line {
         let object = value.as_object()?;
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
         let name = text(EVENT);
-        let said = match Event::read(&name, &value) {
-            Some(event) => Said::Event(event),
-            None if name.is_empty() => Said::Nothing,
-            None => Said::Unknown(name),
+        let content = match Event::read(&name, &value) {
+            Some(event) => Content::Event(event),
+            None if name.is_empty() => Content::Other,
+            None => Content::Unknown(name),
         };
-        Some(Line { logged: text(LOGGED), run_id: text(RUN_ID), said })
+        Some(Line { logged: text(LOGGED), run_id: text(RUN_ID), content })
     }
 }
 
@@ -76,18 +76,18 @@ mod tests {
             let bytes = write(&event, "aa", "2026-11-20T20:31:05Z").to_string();
             let line = Line::read(bytes.as_bytes()).expect("a line");
             assert_eq!(
-                (&*line.run_id, &*line.logged, line.said),
-                ("aa", "2026-11-20T20:31:05Z", Said::Event(event))
+                (&*line.run_id, &*line.logged, line.content),
+                ("aa", "2026-11-20T20:31:05Z", Content::Event(event))
             );
         }
     }
 
     #[test]
     fn events_of_later_versions_are_named_and_what_is_no_line_is_none() {
-        let said = |text: &str| Line::read(text.as_bytes()).map(|line| line.said);
-        assert_eq!(said(r#"{"event":"later","x":1}"#), Some(Said::Unknown("later".into())));
-        assert_eq!(said(r#"{"x":1}"#), Some(Said::Nothing));
-        assert_eq!(said(r#"{"event":7}"#), Some(Said::Nothing));
+        let said = |text: &str| Line::read(text.as_bytes()).map(|line| line.content);
+        assert_eq!(said(r#"{"event":"later","x":1}"#), Some(Content::Unknown("later".into())));
+        assert_eq!(said(r#"{"x":1}"#), Some(Content::Other));
+        assert_eq!(said(r#"{"event":7}"#), Some(Content::Other));
         assert_eq!((said("[]"), said("{\"event\":\"sta"), said("")), (None, None, None));
     }
 }

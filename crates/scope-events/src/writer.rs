@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const HITS_LISTED_MAX: u32 = 100;
 /// Lines that wait for the writer; beyond, hits become counts and other events wait.
 const QUEUE_MAX: usize = 4096;
-/// How often is looked whether the last words are written.
+/// How often to look whether the last line is written.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The wall clock, ns since the epoch.
@@ -33,17 +33,17 @@ pub struct Events {
     /// The writer has written everything, or there is none.
     written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
-    /// What became of reopening since it was last asked for; each order gives one at most.
-    news: Arc<Mutex<Vec<LogNews>>>,
+    /// Outcomes of reopening since the last call; each order gives one at most.
+    reopened: Arc<Mutex<Vec<Reopened>>>,
 }
 
-/// What became of an order to open the log anew.
+/// The outcome of an order to reopen the log.
 #[derive(Debug)]
-pub enum LogNews {
+pub enum Reopened {
     /// It was moved or removed, and goes on in a new file.
     Moved,
     /// It was, no new one could be opened, and it goes on in the file that was moved.
-    Stays(io::Error),
+    Failed(io::Error),
 }
 
 /// For the writer, in order.
@@ -72,10 +72,10 @@ impl Events {
         let run_id = run_id.iter().map(|byte| format!("{byte:02x}")).collect();
         let file = LogFile::open(folder, run_id)?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let (written, news) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<LogNews>>>::default());
-        let (done, told) = (written.clone(), news.clone());
+        let (written, reopened) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Reopened>>>::default());
+        let (done, sent_back) = (written.clone(), reopened.clone());
         let writer = std::thread::Builder::new().name("events".into()).spawn(move || {
-            let result = write_lines(file, &receiver, &told);
+            let result = write_lines(file, &receiver, &sent_back);
             done.store(true, Ordering::Release);
             result
         })?;
@@ -84,7 +84,7 @@ impl Events {
             writer: Mutex::new(Some(writer)),
             written,
             hits: Mutex::new(HitLog::new()),
-            news,
+            reopened,
         })
     }
 
@@ -95,7 +95,7 @@ impl Events {
             writer: Mutex::default(),
             written: Arc::new(AtomicBool::new(true)),
             hits: Mutex::new(HitLog::new()),
-            news: Arc::default(),
+            reopened: Arc::default(),
         }
     }
 
@@ -114,9 +114,9 @@ impl Events {
         }
     }
 
-    /// What became of it since this was last asked.
-    pub fn news(&self) -> Vec<LogNews> {
-        std::mem::take(&mut self.news.lock().expect("no panic while held"))
+    /// The outcomes of [`Events::reopen`] since the last call.
+    pub fn take_reopened(&self) -> Vec<Reopened> {
+        std::mem::take(&mut self.reopened.lock().expect("no panic while held"))
     }
 
     /// Logs a hit that started no dump; never waits.
@@ -156,9 +156,9 @@ impl Events {
         }
     }
 
-    /// The last line of a run that ends its process now: nobody logs behind it. Waits `patience` at most,
+    /// Logs the last line of a run that ends its process now: no line follows it. Waits `patience` at most,
     /// also while others wait for the disk; whether everything is written.
-    pub fn last_words(&self, event: impl Into<Event>, patience: Duration) -> bool {
+    pub fn log_last(&self, event: impl Into<Event>, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut last = Some(Order::Line(entry(event)));
         while Instant::now() < until && !self.written.load(Ordering::Acquire) {
@@ -203,22 +203,26 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// Writes lines as they come, each at once. A full disk loses lines, not the run: the first error is reported
 /// at the end.
-fn write_lines(mut file: LogFile, orders: &Receiver<Order>, news: &Mutex<Vec<LogNews>>) -> io::Result<()> {
+fn write_lines(
+    mut file: LogFile,
+    orders: &Receiver<Order>,
+    reopened: &Mutex<Vec<Reopened>>,
+) -> io::Result<()> {
     let mut result = Ok(());
     for order in orders {
-        let news_of_it = match order {
+        let outcome = match order {
             Order::Line(entry) => {
                 let written = file.write(*entry);
                 result = result.and(written);
                 continue;
             }
             Order::Reopen => match file.reopen(now_ns()) {
-                Ok(true) => LogNews::Moved,
+                Ok(true) => Reopened::Moved,
                 Ok(false) => continue,
-                Err(error) => LogNews::Stays(error),
+                Err(error) => Reopened::Failed(error),
             },
         };
-        news.lock().expect("no panic while held").push(news_of_it);
+        reopened.lock().expect("no panic while held").push(outcome);
     }
     result
 }
@@ -263,10 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_logged_behind_the_last_words() {
+    fn nothing_is_logged_after_the_last_line() {
         let (folder, events) = log();
-        (0..1000).for_each(|n| events.log(status(n)));
-        assert!(events.last_words(EndedAtOnce::default(), ENOUGH));
+        for n in 0..1000 {
+            events.log(status(n));
+        }
+        assert!(events.log_last(EndedAtOnce::default(), ENOUGH));
         events.log(status(0));
         let lines = lines(&folder);
         assert_eq!(
@@ -274,17 +280,17 @@ mod tests {
             (1001, &"ended_at_once".into(), &"07".repeat(16).into())
         );
         assert!(
-            Events::nowhere().last_words(EndedAtOnce::default(), ENOUGH),
+            Events::nowhere().log_last(EndedAtOnce::default(), ENOUGH),
             "nothing to be written is written"
         );
     }
 
     #[test]
-    fn the_last_words_wait_no_longer_than_they_may() {
+    fn the_last_line_waits_no_longer_than_they_may() {
         let (_folder, events) = log();
         let _other = events.sender.lock().unwrap(); // waits for its disk
         let begun = Instant::now();
-        assert!(!events.last_words(EndedAtOnce::default(), Duration::from_millis(50)));
+        assert!(!events.log_last(EndedAtOnce::default(), Duration::from_millis(50)));
         assert!(begun.elapsed() < ENOUGH);
     }
 
@@ -332,15 +338,22 @@ mod tests {
         events.log(status(1));
         events.log(status(2));
         events.reopen(); // nobody has moved it
-        (0..100).for_each(|id| events.log(dump(id)));
+        for id in 0..100 {
+            events.log(dump(id));
+        }
         while lines(&log).len() < 104 {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::fs::rename(&log, &moved).unwrap();
         events.reopen();
-        (100..200).for_each(|id| events.log(dump(id)));
+        for id in 100..200 {
+            events.log(dump(id));
+        }
         events.close().unwrap();
-        assert!(matches!(&events.news()[..], [LogNews::Moved]), "one note for the one that was moved");
+        assert!(
+            matches!(&events.take_reopened()[..], [Reopened::Moved]),
+            "one note for the one that was moved"
+        );
         let (old, new) = (lines(&moved), lines(&log));
         let begins: Vec<_> = new[..3].iter().map(|line| line["event"].clone()).collect();
         assert_eq!(begins, ["start", "machine", "status"]);
@@ -368,7 +381,7 @@ mod tests {
         events.log(dump(0));
         events.close().unwrap();
         assert!(
-            matches!(&events.news()[..], [LogNews::Stays(error)] if error.to_string().contains("symbolic link"))
+            matches!(&events.take_reopened()[..], [Reopened::Failed(error)] if error.to_string().contains("symbolic link"))
         );
         assert!(std::fs::read_to_string(&moved).unwrap().contains("dump"));
     }

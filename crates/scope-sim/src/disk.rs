@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 
 /// What a disk does to who writes to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct DiskBehaviour {
     /// One act takes up to so long, ns.
     pub act_ns: i64,
-    /// Nothing gets on from here to there.
+    /// Nothing makes progress from here to there.
     pub frozen_ns: Option<(i64, i64)>,
     /// It is full after so many bytes.
     pub bytes_max: Option<u64>,
@@ -31,12 +31,12 @@ pub(crate) struct Manner {
 #[derive(Debug)]
 pub(crate) struct StageDisk {
     stage: Arc<Stage>,
-    manner: Manner,
+    manner: DiskBehaviour,
     state: Mutex<(Dice, u64)>,
 }
 
 impl StageDisk {
-    pub(crate) fn new(stage: &Arc<Stage>, manner: Manner, dice: Dice) -> StageDisk {
+    pub(crate) fn new(stage: &Arc<Stage>, manner: DiskBehaviour, dice: Dice) -> StageDisk {
         StageDisk { stage: stage.clone(), manner, state: Mutex::new((dice, 0)) }
     }
 

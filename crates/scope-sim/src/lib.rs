@@ -144,6 +144,6 @@ mod tests {
             written.expect("it fits").expect("a file").set_len(10).expect("a shorter file");
         };
         let cut = faults_of_run(fits, cut);
-        assert!(cut.iter().any(|fault| fault.contains("the head is cut at 10")), "{cut:?}");
+        assert!(cut.iter().any(|fault| fault.contains("the head is truncated at 10")), "{cut:?}");
     }
 }

@@ -7,7 +7,7 @@ use crate::packets::{CONDITIONS, FILTERS, LINK_TYPES, PREFILTER, Sent};
 use crate::scene::{Act, SEGMENT_BYTES, Scene, TriggerScene};
 use crate::source::{Fates, FileSource, LiveSource, Supply};
 use crate::stage::{Stage, StageClock};
-use scope_dump::{DumpOutput, DumpReport, Scans, Target, Together};
+use scope_dump::{DumpOutput, DumpReport, Scans, Spool, Target};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
@@ -105,10 +105,10 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         None => Target::Folder(Arc::new(Folder::open(folder).expect("a folder for tests is there"))),
     };
     let disk = Arc::new(StageDisk::new(&stage, scene.disk.clone(), dice.fork()));
-    let spool = || tempfile::tempfile_in(folder).expect("a folder for tests can be written to");
-    let together = scene.all.then(|| Together::new(spool(), disk.clone()));
+    let unnamed = || tempfile::tempfile_in(folder).expect("a folder for tests can be written to");
+    let spool = scene.all.then(|| Spool::new(unnamed(), disk.clone()));
     let output =
-        Arc::new(DumpOutput { format: scene.format, target, budget: None, disk, together: together.clone() });
+        Arc::new(DumpOutput { format: scene.format, target, budget: None, disk, spool: spool.clone() });
     let exit_after = (scene.stream && !scene.all).then_some(1);
     let places = Places::new(scene.dumps_max, grace_ns, exit_after);
     let threads = Arc::new(StageThreads {
@@ -152,7 +152,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     conduct(&scene, &stage, &shared);
     let panics = stage.end();
     let reports = shared.dumps.reports().kept();
-    let all = together.and_then(|together| together.finish(&output, &ring, shared.dumps.shared_evidence()));
+    let all = spool.and_then(|spool| spool.finish(&output, &ring, shared.dumps.shared_evidence()));
     let windows = std::mem::take(&mut *threads.windows.lock().expect("no panic while held"));
     Ran { scene, fates, reports, windows, stream, all, ring, panics }
 }

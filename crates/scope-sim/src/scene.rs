@@ -2,7 +2,7 @@
 //! what is done to them.
 
 use crate::dice::Dice;
-use crate::disk::Manner;
+use crate::disk::DiskBehaviour;
 use crate::packets::{BYTES_MIN, FILTERS, KINDS, LINK_TYPES, Sent};
 use crate::stage::Wall;
 use scope_dump::DumpFormat;
@@ -81,7 +81,7 @@ pub(crate) struct Scene {
     pub format: DumpFormat,
     /// The first worker has so much of the ring for itself, in percent.
     pub share_percent: Option<u32>,
-    pub disk: Manner,
+    pub disk: DiskBehaviour,
     /// A worker gets the turn up to so much later than it is due, ns.
     pub starved_ns: i64,
     /// So many of a hundred dumps get no thread.
@@ -256,12 +256,12 @@ fn trigger(dice: &mut Dice, condition: usize, length_ns: i64) -> TriggerScene {
     }
 }
 
-fn manner(dice: &mut Dice, stream: bool, length_ns: i64) -> Manner {
+fn manner(dice: &mut Dice, stream: bool, length_ns: i64) -> DiskBehaviour {
     let span = |dice: &mut Dice| {
         let from = dice.within(0..length_ns);
         (from, from + dice.within(10 * MS..length_ns))
     };
-    let mut manner = Manner {
+    let mut manner = DiskBehaviour {
         act_ns: dice.pick(&[1000, MS, 20 * MS, 200 * MS]),
         frozen_ns: None,
         bytes_max: None,

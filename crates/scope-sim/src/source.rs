@@ -3,7 +3,7 @@
 //! ```text
 //!  arrivals ─► block of the port, open ─► closed when full or old ─► handed over at a poll, the oldest block first
 //!                    │ no free block
-//!                    └► dropped: told by `lost` before what comes behind
+//!                    └► dropped: reported by `lost` before later packets
 //! ```
 
 use crate::packets::Sent;
@@ -36,7 +36,7 @@ pub(crate) enum Fate {
 pub(crate) struct Fates {
     /// By number.
     packets: Vec<AtomicU8>,
-    /// When the last live source was told to stop, ns since the begin of the run.
+    /// When the last live source was stopped, ns since the begin of the run.
     stopped_ns: AtomicI64,
 }
 
@@ -143,7 +143,7 @@ struct Ring {
     blocks: VecDeque<Block>,
     dropped: u64,
     losses: Option<Losses>,
-    /// Up to here gaps of the interface have been told, ns since the begin of the run.
+    /// Up to here gaps of the interface have been reported, ns since the begin of the run.
     down_told_ns: i64,
 }
 
@@ -176,7 +176,7 @@ impl LiveSource {
         Look { clock_ns: stage.wall_ns(), monotonic: Duration::from_nanos(stage.now_ns() as u64) }
     }
 
-    /// The kernel takes in all that has come up to `now_ns`.
+    /// The kernel receives all that has come up to `now_ns`.
     fn arrive(&mut self, now_ns: i64) {
         let until_ns = self.stopped_ns.map_or(now_ns, |stopped_ns| stopped_ns.min(now_ns));
         while let Some(packet) = self.supply.packets.pop_front_if(|packet| packet.arrives_ns <= until_ns) {
@@ -198,13 +198,15 @@ impl LiveSource {
         for ring in &mut self.rings {
             close_old(ring, now_ns);
             if self.stopped_ns.is_some() {
-                ring.blocks.iter_mut().for_each(|block| block.closed = true);
+                for block in &mut ring.blocks {
+                    block.closed = true;
+                }
             }
         }
     }
 
-    /// Tells what was lost since the last look; this one was when the kernel took in what had come.
-    fn tell_losses(&mut self, look: Look, sink: &mut dyn Sink) {
+    /// Reports what was lost since the last look; this look was when the kernel received what had come.
+    fn report_losses(&mut self, look: Look, sink: &mut dyn Sink) {
         let slack_ns = 2 * self.kernel.jitter_ns;
         for (number, ring) in self.rings.iter_mut().enumerate() {
             let dropped = std::mem::take(&mut ring.dropped);
@@ -217,7 +219,7 @@ impl LiveSource {
     }
 
     /// Tells of interfaces that are down, as far as they have been.
-    fn tell_downs(&mut self, now_ns: i64, sink: &mut dyn Sink) {
+    fn report_downs(&mut self, now_ns: i64, sink: &mut dyn Sink) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             for down in &self.supply.ports[number].1.down {
                 let (from_ns, to_ns) = (down.start.max(ring.down_told_ns), down.end.min(now_ns));
@@ -285,16 +287,16 @@ impl Source for LiveSource {
         if !self.announced {
             self.announced = true;
             self.supply.announce(TimestampSource::Kernel, sink);
-            self.tell_losses(self.look(), sink);
+            self.report_losses(self.look(), sink);
         }
         let draining = self.stopped_ns.is_some();
         self.supply.await_turn();
         let (now_ns, look) = (self.supply.stage.now_ns(), self.look());
         let wall_ns = look.clock_ns;
         self.arrive(now_ns);
-        self.tell_downs(now_ns, sink);
+        self.report_downs(now_ns, sink);
         let handed_over = self.take_blocks(wall_ns, sink);
-        self.tell_losses(look, sink);
+        self.report_losses(look, sink);
         if handed_over > 0 {
             return Ok(Polled::Packets);
         }

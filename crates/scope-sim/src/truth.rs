@@ -109,7 +109,7 @@ pub(crate) fn check(ran: &Ran) -> (Tally, Vec<String>) {
     (tally, faults)
 }
 
-/// What is said of a window, or of all windows of a run that are one file.
+/// The report on a window, or on all windows of a run that are one file.
 struct Statement<'a> {
     name: String,
     said: &'a DumpReport,
@@ -383,7 +383,7 @@ fn blocks_of_pcap(file: &[u8]) -> Vec<Read<'_>> {
     const HEAD_BYTES: usize = 24;
     const PACKET_HEAD_BYTES: usize = 16;
     if !file.is_empty() && file.len() < HEAD_BYTES {
-        return vec![Err(format!("the head is cut at {}", file.len()))];
+        return vec![Err(format!("the head is truncated at {}", file.len()))];
     }
     let (mut packets, mut at) = (Vec::new(), HEAD_BYTES);
     while at < file.len() {
@@ -391,7 +391,7 @@ fn blocks_of_pcap(file: &[u8]) -> Vec<Read<'_>> {
         let bytes = head.map(|head| pcapng::le32(head, 8) as usize);
         let data = bytes.and_then(|bytes| file.get(at + PACKET_HEAD_BYTES..at + PACKET_HEAD_BYTES + bytes));
         let Some((head, data)) = head.zip(data) else {
-            packets.push(Err(format!("a packet is cut at {at}")));
+            packets.push(Err(format!("a packet is truncated at {at}")));
             return packets;
         };
         let time_ns = i64::from(pcapng::le32(head, 0)) * 1_000_000_000 + i64::from(pcapng::le32(head, 4));

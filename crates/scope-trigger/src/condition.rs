@@ -9,7 +9,7 @@
 //! Later kinds (levels, scripts, outside events) stand here, and yield the same occurrences.
 
 use crate::occurrence::{Key, Occurrence, Why};
-use crate::places::Asker;
+use crate::places::Requester;
 use scope_filter::Filter;
 use scope_packet::{LinkType, Moment};
 
@@ -54,7 +54,7 @@ impl Condition {
             why: Why::Hand,
             packet: None,
             link_types,
-            asker: Asker::Person,
+            requester: Requester::Person,
         }
     }
 }

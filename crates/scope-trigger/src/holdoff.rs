@@ -17,7 +17,7 @@ pub const HOLDOFF_KEYS_MAX: usize = 65_536;
 /// Fires that one hit forgets at most: more than it adds, so that the table empties.
 const FORGOTTEN_MAX: usize = 2;
 
-/// The last fires of one trigger, by what they are told apart by.
+/// The last fires of one trigger, by key.
 #[derive(Debug, Default)]
 pub struct Holdoff {
     holdoff_ns: i64,
@@ -109,7 +109,9 @@ mod tests {
     fn the_table_is_bounded_and_a_hit_at_a_full_one_costs_the_same_as_at_an_empty_one() {
         let mut holdoff = Holdoff::new(100);
         let keys: Vec<Values> = (0..HOLDOFF_KEYS_MAX as u32).map(values).collect();
-        keys.iter().for_each(|key| holdoff.fired(*key, 1000));
+        for key in &keys {
+            holdoff.fired(*key, 1000);
+        }
         let new = values(u32::MAX);
         assert!(holdoff.holds(new, 1050), "full of keys that still hold");
         assert!(holdoff.holds(keys[0], 1050) && holdoff.fires.len() == HOLDOFF_KEYS_MAX);
@@ -120,7 +122,9 @@ mod tests {
             "and a hit looks at no more than a few"
         );
         holdoff.fired(new, 1100);
-        (0..HOLDOFF_KEYS_MAX).for_each(|_| assert!(holdoff.holds(new, 1101)));
+        for _ in 0..HOLDOFF_KEYS_MAX {
+            assert!(holdoff.holds(new, 1101));
+        }
         assert_eq!(
             holdoff.fires.len(),
             HOLDOFF_KEYS_MAX - FORGOTTEN_MAX + 1,

@@ -11,14 +11,14 @@
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
-//! | [`fits`] | which hits make a dump filter, as far as it is known |
+//! | [`compile_cache`] | which hits make a dump filter, as far as it is known |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
 //! rings, threads, files.
 
+pub mod compile_cache;
 pub mod condition;
-pub mod fits;
 pub mod holdoff;
 pub mod occurrence;
 pub mod places;
@@ -30,7 +30,7 @@ pub mod windows;
 
 pub use condition::Condition;
 pub use occurrence::{Key, Matched, Occurrence, Why};
-pub use places::{Asker, DUMPS_MAX, Place, Places};
+pub use places::{DUMPS_MAX, Place, Places, Requester};
 pub use response::Response;
 pub use trigger::{Trigger, TriggerConfig};
 pub use verdict::{Fire, HitCounts, Misses, Verdict};

@@ -3,7 +3,7 @@
 //!
 //! It is lent, and making one allocates nothing: what it says becomes text only where somebody reads it.
 
-use crate::places::Asker;
+use crate::places::Requester;
 use scope_packet::{Headers, LinkType, Moment};
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Occurrence<'a> {
     /// What its window's end counts from, ns: its time, or the clock's where that is far ahead of it. Up to
     /// there everything may be settled already.
     pub clock_ns: i64,
-    /// What the trigger's holdoff tells it apart by.
+    /// What identifies it for the trigger's holdoff.
     pub key: Key,
     /// What happened.
     pub why: Why<'a>,
@@ -24,14 +24,14 @@ pub struct Occurrence<'a> {
     pub packet: Option<Matched<'a>>,
     /// Without a packet: link types that have come so far, which a dump filter must suit.
     pub link_types: &'a [LinkType],
-    /// Who asks for a place.
-    pub asker: Asker,
+    /// Who requests a place.
+    pub requester: Requester,
 }
 
-/// What a holdoff tells occurrences apart by.
+/// What identifies occurrences for a holdoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// What the trigger's holdoff key, else its template, takes from the packet. Without a packet:
+    /// The values of the trigger's holdoff key, else of its template, in the packet. Without a packet:
     /// [`Key::Whole`].
     OfPacket,
     /// Nothing: the trigger has one holdoff.

@@ -17,7 +17,7 @@ const WAIT_STEP: Duration = Duration::from_millis(10);
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// Some dump that holds one needs no further packet of the asking worker: waiting helps.
+    /// Some dump that holds one needs no further packet of the worker that requests it: waiting helps.
     ForNow,
     /// Waiting doesn't help, or isn't possible.
     ForGood,
@@ -25,9 +25,9 @@ pub enum Full {
     Enough,
 }
 
-/// Who asks for a place.
+/// Who requests a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
+pub enum Requester {
     /// A worker of a live source.
     Live,
     /// A worker that can wait; all that it has is committed up to this moment.
@@ -73,7 +73,7 @@ impl Places {
     }
 
     /// From now on no dump begins while `full` is up. Once per run.
-    pub fn heed(&self, full: Arc<AtomicBool>) {
+    pub fn watch_space(&self, full: Arc<AtomicBool>) {
         self.no_space.get_or_init(|| full);
     }
 
@@ -110,27 +110,27 @@ impl Places {
     ///
     /// For a worker that can wait the cap runs in capture time: only windows that are still open at that time
     /// count. What has closed, but isn't finished, is bounded by [`CLOSING_MAX`].
-    pub fn take(self: &Arc<Self>, window: &Arc<Window>, asker: Asker) -> Result<Place, Full> {
+    pub fn take(self: &Arc<Self>, window: &Arc<Window>, requester: Requester) -> Result<Place, Full> {
         let mut open = self.lock();
-        self.room(&open, asker)?;
+        self.room(&open, requester)?;
         open.begun += 1;
         open.windows.push(window.clone());
         Ok(Place { places: self.clone(), window: window.clone() })
     }
 
     /// Why there would be no place now.
-    pub fn refusal(&self, asker: Asker) -> Option<Full> {
-        self.room(&self.lock(), asker).err()
+    pub fn refusal(&self, requester: Requester) -> Option<Full> {
+        self.room(&self.lock(), requester).err()
     }
 
-    fn room(&self, open: &Open, asker: Asker) -> Result<(), Full> {
+    fn room(&self, open: &Open, requester: Requester) -> Result<(), Full> {
         if open.begun >= open.total {
             return Err(Full::Enough);
         }
-        let is_full = match asker {
-            Asker::Live => open.windows.len() >= self.max(),
-            Asker::Person => open.windows.len() > self.max(),
-            Asker::Waiting(at) => {
+        let is_full = match requester {
+            Requester::Live => open.windows.len() >= self.max(),
+            Requester::Person => open.windows.len() > self.max(),
+            Requester::Waiting(at) => {
                 let still_open = open.windows.iter().filter(|window| window.end() >= at).count();
                 still_open >= self.max() || open.windows.len() >= self.max() + CLOSING_MAX
             }
@@ -139,7 +139,7 @@ impl Places {
             return Ok(());
         }
         let ends_by_itself = |at| open.windows.iter().any(|window| window.end().plus(self.grace_ns) < at);
-        Err(if matches!(asker, Asker::Waiting(at) if ends_by_itself(at)) {
+        Err(if matches!(requester, Requester::Waiting(at) if ends_by_itself(at)) {
             Full::ForNow
         } else {
             Full::ForGood
@@ -168,8 +168,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn waiting(at_ns: i64) -> Asker {
-        Asker::Waiting(Moment::new(0, at_ns))
+    fn waiting(at_ns: i64) -> Requester {
+        Requester::Waiting(Moment::new(0, at_ns))
     }
 
     fn window(to_ns: i64) -> Arc<Window> {
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn a_place_is_free_again_when_its_dump_is_done() {
         let places = Places::new(1, 0, None);
-        let first = places.take(&window(10), Asker::Live).unwrap();
-        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::ForGood);
+        let first = places.take(&window(10), Requester::Live).unwrap();
+        assert_eq!(places.take(&window(10), Requester::Live).unwrap_err(), Full::ForGood);
         drop(first);
-        assert!(places.take(&window(10), Asker::Live).is_ok());
+        assert!(places.take(&window(10), Requester::Live).is_ok());
     }
 
     #[test]
@@ -215,15 +215,15 @@ mod tests {
     #[test]
     fn limits_that_change_count_what_has_begun() {
         let places = Places::new(1, 0, Some(1));
-        let _first = places.take(&window(10), Asker::Live).unwrap();
+        let _first = places.take(&window(10), Requester::Live).unwrap();
         places.set_limits(2, Some(2));
-        let second = places.take(&window(10), Asker::Live).unwrap();
+        let second = places.take(&window(10), Requester::Live).unwrap();
         drop(second);
-        assert_eq!(places.take(&window(10), Asker::Live).unwrap_err(), Full::Enough, "two have begun");
+        assert_eq!(places.take(&window(10), Requester::Live).unwrap_err(), Full::Enough, "two have begun");
         places.set_limits(1, None);
         assert_eq!((places.open(), places.max()), (1, 1));
         assert_eq!(
-            places.take(&window(10), Asker::Live).unwrap_err(),
+            places.take(&window(10), Requester::Live).unwrap_err(),
             Full::ForGood,
             "the first one keeps its place"
         );
@@ -232,16 +232,16 @@ mod tests {
     #[test]
     fn a_person_has_one_place_more_than_there_are() {
         let places = Places::new(1, 0, None);
-        let _first = places.take(&window(10), Asker::Live).unwrap();
-        assert_eq!(places.refusal(Asker::Live), Some(Full::ForGood));
-        let _second = places.take(&window(10), Asker::Person).unwrap();
-        assert_eq!(places.take(&window(10), Asker::Person).unwrap_err(), Full::ForGood);
+        let _first = places.take(&window(10), Requester::Live).unwrap();
+        assert_eq!(places.refusal(Requester::Live), Some(Full::ForGood));
+        let _second = places.take(&window(10), Requester::Person).unwrap();
+        assert_eq!(places.take(&window(10), Requester::Person).unwrap_err(), Full::ForGood);
     }
 
     #[test]
     fn a_total_ends_all_further_dumps() {
         let places = Places::new(8, 0, Some(1));
-        drop(places.take(&window(10), Asker::Live).unwrap());
+        drop(places.take(&window(10), Requester::Live).unwrap());
         assert_eq!(places.take(&window(10), waiting(100)).unwrap_err(), Full::Enough);
     }
 }

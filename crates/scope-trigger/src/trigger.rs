@@ -7,11 +7,11 @@
 //! Up to the last two nothing is made for an occurrence but the values that the response takes from it: no
 //! text, no filter.
 
+use crate::compile_cache::{CompileCache, Next, Outcome};
 use crate::condition::Condition;
-use crate::fits::{Answer, Fits, Next};
 use crate::holdoff::Holdoff;
 use crate::occurrence::{Key, Occurrence};
-use crate::places::{Asker, Full, Places};
+use crate::places::{Full, Places, Requester};
 use crate::response::Response;
 use crate::verdict::{Fire, HitCounts, Misses, Verdict};
 use crate::window::{Extended, Window};
@@ -30,7 +30,7 @@ pub struct TriggerConfig {
     pub response: Response,
     /// Holdoff, ns; 0: none.
     pub holdoff_ns: i64,
-    /// What the holdoff is told apart by; `None`: by the values that the response takes from the packet.
+    /// The holdoff's key; `None`: the values that the response reads from the packet.
     pub holdoff_key: Option<Template>,
     /// Disarmed after its first fire.
     pub single: bool,
@@ -66,7 +66,7 @@ struct Terms {
     values: Result<Values, &'static str>,
     /// What decides whether that is a filter; `None`: nothing of a packet does.
     shape: Option<Shape>,
-    /// What its holdoff is told apart by; `None`: no holdoff.
+    /// Its key for the holdoff; `None`: no holdoff.
     key: Option<Values>,
 }
 
@@ -77,8 +77,8 @@ struct State {
     era: u64,
     holdoff: Holdoff,
     /// Which hits make a filter, as far as it is known.
-    fits: Fits,
-    /// Windows that may still take in hits; at most twice as many as there are places.
+    cache: CompileCache,
+    /// Windows that may still be extended; at most twice as many as there are places.
     windows: Windows,
     counts: HitCounts,
     misses: Misses,
@@ -92,7 +92,7 @@ impl Trigger {
             disarmed: false,
             era: 0,
             holdoff,
-            fits: Fits::default(),
+            cache: CompileCache::default(),
             windows: Windows::default(),
             counts,
             misses: Misses::default(),
@@ -108,7 +108,7 @@ impl Trigger {
     /// Hits so far.
     pub fn counts(&self) -> HitCounts {
         let state = self.state.lock().expect("no panic while held");
-        HitCounts { rationed: state.fits.rationed(), ..state.counts }
+        HitCounts { rationed: state.cache.rationed(), ..state.counts }
     }
 
     /// The first packets that made no filter.
@@ -171,7 +171,7 @@ impl Trigger {
         compile: Compile<'_>,
         places: &Arc<Places>,
     ) -> Option<Verdict> {
-        let Occurrence { at: hit, asker, .. } = *occurrence;
+        let Occurrence { at: hit, requester, .. } = *occurrence;
         let Terms { values, shape, key } = *terms;
         let hit_ns = hit.time_ns;
         if state.disarmed {
@@ -199,37 +199,37 @@ impl Trigger {
             Ok(values) => values,
             Err(name) => return Some(Verdict::TemplateUnfilled { name }),
         };
-        match shape.and_then(|shape| state.fits.known(&shape)) {
-            Some(Answer::Unfilled(name)) => return Some(Verdict::TemplateUnfilled { name }),
-            Some(Answer::Uncompiled(cause)) => {
+        match shape.and_then(|shape| state.cache.known(&shape)) {
+            Some(Outcome::Unfilled(name)) => return Some(Verdict::TemplateUnfilled { name }),
+            Some(Outcome::Uncompiled(cause)) => {
                 return Some(Verdict::FilterUncompiled { cause: cause.clone() });
             }
-            Some(Answer::Fits) | None => {}
+            Some(Outcome::Fits) | None => {}
         }
         if places.no_space() {
             return Some(Verdict::NoSpace);
         }
         // Before the filter is made: a storm of hits costs little.
-        match places.refusal(asker) {
+        match places.refusal(requester) {
             Some(Full::Enough) => return Some(Verdict::Disarmed),
             Some(Full::ForGood) => return Some(Verdict::TooMany),
             Some(Full::ForNow) => return None,
             None => {}
         }
         if let Some(shape) = shape
-            && state.fits.ask(&shape, hit_ns, matches!(asker, Asker::Waiting(_))) == Next::Rationed
+            && state.cache.admit(&shape, hit_ns, matches!(requester, Requester::Waiting(_))) == Next::Rationed
         {
             let name = self.config.response.template.as_ref().map_or("", Template::first_name);
             return Some(Verdict::TemplateUnfilled { name });
         }
         let compiled = compile();
         if let Some(shape) = shape {
-            state.fits.learn(
+            state.cache.record(
                 &shape,
                 match &compiled {
-                    Ok(_) => Answer::Fits,
-                    Err(NoFilter::Unfilled(unfilled)) => Answer::Unfilled(unfilled.name),
-                    Err(NoFilter::Uncompiled(error)) => Answer::Uncompiled(error.cause()),
+                    Ok(_) => Outcome::Fits,
+                    Err(NoFilter::Unfilled(unfilled)) => Outcome::Unfilled(unfilled.name),
+                    Err(NoFilter::Uncompiled(error)) => Outcome::Uncompiled(error.cause()),
                 },
             );
         }
@@ -243,7 +243,7 @@ impl Trigger {
             }
         };
         let window = Arc::new(Window::in_era(hit.era, from_ns, to_ns, hit_ns));
-        let place = match places.take(&window, asker) {
+        let place = match places.take(&window, requester) {
             Ok(place) => place,
             Err(Full::ForNow) => return None,
             Err(Full::ForGood) => return Some(Verdict::TooMany),

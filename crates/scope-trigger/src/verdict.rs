@@ -23,7 +23,7 @@ pub struct Fire {
 pub enum Verdict {
     /// The trigger doesn't fire any more (mode single), or the run has all the dumps that it was to make.
     Disarmed,
-    /// An open dump of the same trigger with the same filter took it in.
+    /// It is in the window of an open dump of the same trigger with the same filter.
     Extended,
     /// Too soon after the last fire.
     HeldOff,
@@ -80,7 +80,7 @@ impl Verdict {
 pub struct HitCounts {
     /// A dump began.
     pub fired: u64,
-    /// Taken in by an open dump.
+    /// In the window of an open dump.
     pub extended: u64,
     /// Too soon after a fire.
     pub held_off: u64,
@@ -94,7 +94,7 @@ pub struct HitCounts {
     pub filter_uncompiled: u64,
     /// The trigger was disarmed.
     pub disarmed: u64,
-    /// Of `template_unfilled`: hits that were refused without a look, see [`crate::fits`].
+    /// Of `template_unfilled`: hits that were refused unexamined, see [`crate::compile_cache`].
     pub rationed: u64,
 }
 
@@ -168,7 +168,7 @@ impl HitCounts {
     }
 }
 
-/// Why hits made no filter, for whoever looks for a remedy: the first of its kind.
+/// Why hits made no filter, to find a remedy: the first of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
     /// The name that a packet lacked.

@@ -28,7 +28,7 @@ struct State {
     hits: u64,
 }
 
-/// What came of asking a window to take in one more hit.
+/// Whether one more hit extended a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
     /// The hit is inside, the window reaches far enough or as far as it may.
@@ -76,7 +76,7 @@ impl Window {
         self.lock().to_ns
     }
 
-    /// Takes in a hit that wants the window to reach `to_ns`.
+    /// Adds a hit that wants the window to reach `to_ns`.
     pub fn extend(&self, hit: Moment, to_ns: i64) -> Extended {
         if hit.era != self.era {
             return Extended::No { full_to_ns: None };

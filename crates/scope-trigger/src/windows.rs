@@ -1,5 +1,5 @@
-//! The windows of one trigger that may still take in hits, or say where the next one begins; by the values of
-//! the hits that opened them.
+//! The windows of one trigger that may still be extended, or limit where the next one begins; by the values
+//! of the hits that opened them.
 
 use crate::window::Window;
 use scope_filter::Values;
@@ -65,7 +65,9 @@ mod tests {
         assert_eq!(ends(&windows), [10, 30]);
         windows.add(values, &fourth, 2);
         assert_eq!(ends(&windows), [30, 40]);
-        [third, fourth].iter().for_each(|window| window.close());
+        for window in [third, fourth].iter() {
+            window.close();
+        }
         windows.add(values, &first, 2);
         assert_eq!((ends(&windows), windows.all.len()), (vec![10], 1));
     }

@@ -127,7 +127,7 @@ fn other(run: &OtherRun) -> String {
     } else {
         format!("--run {}", name(&run.run_id))
     };
-    let ended = if run.last_words { "" } else { ", without a last line" };
+    let ended = if run.has_last_line { "" } else { ", without a last line" };
     let beside = if run.beside { ", at the same time as this one" } else { "" };
     format!("{name}{}{ended}{beside}", began(run.began))
 }
@@ -229,7 +229,7 @@ fn object(facts: &Facts, found: &[Finding]) -> Value {
         json!({
             "run_id": run.run_id,
             "began": run.began.map(|began| began.to_string()),
-            "last_words": run.last_words,
+            "last_words": run.has_last_line,
             "beside": run.beside,
         })
     };

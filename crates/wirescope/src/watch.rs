@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_figures_of_a_status_say_how_a_run_goes_and_whether_there_is_space() {
-        let space = scope_dump::budget::Standing { used: 5, full: true, ..Default::default() };
+        let space = scope_dump::budget::Usage { used: 5, full: true, ..Default::default() };
         let counts = WorkerCounts { received_packets: 7, ..WorkerCounts::default() };
         let facts =
             facts(&Status { counts, hits: 2, dumps_open: 1, space: Some(space), ..Status::default() });

@@ -166,7 +166,7 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         line(&mut text, format!("commands  {} run{}", number(exec.started), told.collect::<String>()));
     }
     if let Some(space) = &summary.space {
-        let deleted = match space.standing.deleted {
+        let deleted = match space.usage.deleted {
             0 => String::new(),
             dumps => format!("; {} deleted to make room", counted(dumps, "dump")),
         };
@@ -175,8 +175,8 @@ pub fn summary(summary: &Summary, told: bool) -> String {
             &mut text,
             format!(
                 "space     dumps take {}{of}, {} are free{deleted}",
-                size(space.standing.used),
-                size(space.standing.free)
+                size(space.usage.used),
+                size(space.usage.free)
             ),
         );
     }

@@ -72,19 +72,19 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
     let pipe = place.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let rows: [(&[&str], &str); 13] = [
-        (&["--log", pipe.to_str().unwrap()], "is no file"),
+        (&["--log", pipe.to_str().unwrap()], "is not a file"),
         (&[], "which run?"),
         (&["--out", empty.to_str().unwrap()], "holds no wirescope.jsonl"),
         (&["--out", nowhere.to_str().unwrap()], "No such file"),
         (&["--out", other.to_str().unwrap()], "if it is a log, give it with --log"),
-        (&["--log", empty.to_str().unwrap()], "is no file"),
+        (&["--log", empty.to_str().unwrap()], "is not a file"),
         (&["--log", other.to_str().unwrap()], "no run has written this log (1 of its 2 lines can't be read)"),
         (&["--log", nothing.to_str().unwrap()], "the log is empty"),
         (&["--log", cut.to_str().unwrap()], "1 of its 1 lines can't be read"),
         (&["--log", one.to_str().unwrap(), "--run", "cd"], "run cd is not among the 1 runs of this log"),
         (&["--pid", "many"], "is no number"),
         (&["--pid", "4194305"], "there is no process"),
-        (&["--pid", &own], "is no run of wirescope"),
+        (&["--pid", &own], "is not a run of wirescope"),
     ];
     for (arguments, expected) in rows {
         let done = doctor(arguments);
@@ -167,7 +167,7 @@ fn the_log_of_a_run_that_hides_its_files_is_found_by_its_command_line() {
     let pid = started.pid().to_string();
     let done = finish(as_nobody(&["doctor", "--pid", &pid]));
     assert_eq!(done.code(), Some(2));
-    assert!(done.stderr.contains("give its folder with --out, or look as root"), "{}", done.stderr);
+    assert!(done.stderr.contains("give its folder with --out, or run doctor as root"), "{}", done.stderr);
     assert_eq!(object(&doctor(&["--pid", &pid, "--json"]))["state"], "running", "root finds it");
 }
 
@@ -392,23 +392,28 @@ fn a_log_that_says_little_is_told_of_in_whole_sentences() {
         ("{\"event\":\"start\",\"sources\":null,\"run_id\":7}\n", &["The run wrote no last line", "no loss"]),
         (
             &text[..text.len() - 20],
-            &["has ended", "Its log tells of no loss.", "the last line of the log is cut"],
+            &["has ended", "Its log tells of no loss.", "the last line of the log is incomplete"],
         ),
         (
             &text[..middle],
-            &["no last line", "(possible)", "had no room for the line (the last line of its log is cut"],
+            &[
+                "no last line",
+                "(possible)",
+                "had no room for the line (the last line of its log is \
+                incomplete",
+            ],
         ),
         (
             &without(["\"start\"", "\"machine\""]),
             &["The run has ended", "the log lacks the run's first lines"],
         ),
-        (&later, &["is gone without a last line", "doesn't know: 1; the doctor of 99."]),
+        (&later, &["is gone without a last line", "does not know 1 of the log's lines; the doctor of 99."]),
         (
             &elsewhere,
             &[
                 "whether it still runs isn't known",
                 "it ran on far",
-                "It may still run, or was killed, crashed",
+                "may still go on; or it was killed, crashed",
             ],
         ),
     ];
@@ -459,7 +464,7 @@ fn hits_without_a_place_for_a_dump_are_found() {
     let found = finding(&of(&place), "too_many");
     assert_eq!((&found["stage"], &found["loses"]), (&"dumps".into(), &false.into()));
     assert!(
-        found["cause"].as_str().unwrap().contains("taken (1)") && remedies(&found).contains("--dumps-max"),
+        found["cause"].as_str().unwrap().contains("allows (1)") && remedies(&found).contains("--dumps-max"),
         "{found}"
     );
 }
@@ -544,7 +549,8 @@ fn while_the_disk_is_frozen() -> Option<Done> {
         return None;
     }
     let place = Place::new();
-    let script = "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \"$0\" || exit 9
+    let script = "truncate -s 512M \"$0.img\" && mkfs.ext4 -q -F \"$0.img\" && mount -o loop \"$0.img\" \
+        \"$0\" || exit 9
          trap 'fsfreeze -u \"$0\" 2>/dev/null' EXIT
          \"$@\" >&2 & until grep -q '\"hit\"' \"$0/wirescope.jsonl\" || ! kill -0 $!; do sleep 0.1; done 2>/dev/null
          fsfreeze -f \"$0\"; sleep 4; fsfreeze -u \"$0\"
@@ -564,7 +570,7 @@ fn a_dump_disk_that_takes_nothing_is_found() {
         found["lost_min"].as_u64().unwrap() > 1000 && remedies(&found).contains("a faster disk"),
         "{found}"
     );
-    assert!(found["cause"].as_str().unwrap().starts_with("the disk took nothing for "), "{found}");
+    assert!(found["cause"].as_str().unwrap().starts_with("the disk wrote nothing for "), "{found}");
     let object = object(&done);
     let losses = object["findings"].as_array().unwrap().iter().filter(|finding| finding["loses"] == true);
     assert_eq!(losses.count(), 1, "nothing else: {object:#}");

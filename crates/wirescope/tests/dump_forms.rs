@@ -179,7 +179,7 @@ fn a_pipe_takes_the_link_type_of_the_hit_and_says_what_it_leaves_out() {
     let options = "-r in.pcapng --trigger 'hit=udp port 60000' --dump '' --before 2 --after 1";
     let piped = shell(&place, &format!("WIRESCOPE {options} -w - > piped.pcapng"));
     assert_eq!(piped.code(), Some(1), "{}", piped.stderr);
-    assert!(piped.stderr.contains("packets of RAW are left out"), "{}", piped.stderr);
+    assert!(piped.stderr.contains("packets of RAW are omitted"), "{}", piped.stderr);
     let whole = shell(&place, &format!("WIRESCOPE {options} -w whole.pcapng"));
     assert_eq!(whole.code(), Some(0), "{}", whole.stderr);
     assert_eq!(difference(&read(place.path("whole.pcapng")), &read(place.path("piped.pcapng"))), None);

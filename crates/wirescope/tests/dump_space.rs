@@ -276,7 +276,7 @@ fn where_deleting_gives_no_room_nothing_more_is_deleted_for_a_while() {
     scope.refused();
     assert_eq!(made.iter().filter(|path| path.exists()).count(), 2, "only one was deleted in vain");
     let done = scope.stop();
-    assert!(done.stderr.contains("what was deleted gave no room"), "{}", done.stderr);
+    assert!(done.stderr.contains("deleting dumps freed no space"), "{}", done.stderr);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     drop(readers);
 }
@@ -326,7 +326,7 @@ fn free_space_is_left_as_asked_for() {
     assert_eq!((summary.hits["manual"].fired, summary.hits["manual"].no_space), (2, 1));
     assert!(summary.dumps.iter().all(|dump| dump.lost_nothing()), "{summary:?}");
     assert!(
-        done.stderr.contains("--dump-min-free keeps 8.0 MiB; a new dump needs 1.0 MiB more"),
+        done.stderr.contains("--dump-min-free reserves 8.0 MiB; a new dump needs 1.0 MiB more"),
         "{}",
         done.stderr
     );

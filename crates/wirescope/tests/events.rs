@@ -73,7 +73,7 @@ fn the_log_and_a_dump_say_on_which_host_and_by_which_clock() {
         has("clock: synchronised, estimated error ") || has("clock: not synchronised (adjtimex)"),
         "{facts}"
     );
-    assert!(has("times: as they stand in the capture file (file)"), "{facts}");
+    assert!(has("times: as in the capture file (file)"), "{facts}");
 }
 
 #[test]

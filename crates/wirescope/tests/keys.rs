@@ -86,7 +86,7 @@ fn every_key_of_the_summary_stands_in_its_page_and_every_line_of_the_log_is_an_e
         assert!(lacking.is_empty(), "summary.md lacks {lacking:?}");
         for event in log {
             let line = scope_events::Line::read(event.to_string().as_bytes()).expect("a line");
-            let scope_events::Said::Event(known) = &line.said else { panic!("{event}") };
+            let scope_events::Content::Event(known) = &line.content else { panic!("{event}") };
             assert_eq!(scope_events::line::write(known, &line.run_id, &line.logged), event);
         }
     }

@@ -107,7 +107,10 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
     assert!(bytes.windows(told.len()).any(|window| window == told.as_bytes()), "the dump says so itself");
     let finding = found(live, cause).expect("doctor names the cause");
     assert!(
-        finding["cause"].as_str().unwrap().starts_with(&format!("{cut} packets on {interface} were cut")),
+        finding["cause"].as_str().unwrap().starts_with(&format!(
+            "{cut} packets on {interface} were \
+            truncated"
+        )),
         "{finding}"
     );
     assert!(finding["remedies"][0].as_str().unwrap().contains(remedy), "{finding}");

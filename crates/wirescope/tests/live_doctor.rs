@@ -348,7 +348,10 @@ fn the_card_counts_what_was_sent_and_cut_packets_are_found() {
     assert_eq!(summary["adds_up"], true);
     let sliced = finding(&doctor(&live), "sliced");
     assert!(
-        text(&sliced["cause"]).starts_with("300 packets on vb were cut to the snap length of 100 bytes"),
+        text(&sliced["cause"]).starts_with(
+            "300 packets on vb were truncated to the snap length of 100 \
+            bytes"
+        ),
         "{sliced}"
     );
 }

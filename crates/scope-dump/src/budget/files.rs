@@ -1,4 +1,4 @@
-//! The files of a folder that are dumps: listed, told apart, deleted. No link is followed, and nothing else
+//! The files of a folder that are dumps: listed, recognised, deleted. No link is followed, and nothing else
 //! is touched.
 //!
 //! A file counts by the blocks that it has on its disk, and only where name and mark say that it is
@@ -120,7 +120,9 @@ pub(super) fn list(folder: &Folder, known: &mut Known, mut each: impl FnMut(Entr
         }
     }
     *known = now;
-    without_mark.into_iter().filter(|entry| is_vouched_for(entry.parts().0, &vouchers)).for_each(each);
+    for entry in without_mark.into_iter().filter(|entry| is_vouched_for(entry.parts().0, &vouchers)) {
+        each(entry);
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! What a run knows of the others that keep the same budget, and what it tells them: claims in blocks, so
-//! that a write seldom asks.
+//! What a run knows of the other runs that keep the same budget, and what it reports to them: claims in
+//! blocks, so that few writes need the table.
 
 use super::table::{Line, TABLE_FILE, Table, View};
 use scope_folder::Folder;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Claims are a multiple of this, where there is room: as much as a run may have claimed and not use.
 pub(super) const CLAIM_BYTES: u64 = 256 << 10;
-/// What others do is looked at so often while nothing is written.
+/// How often to look at what others do while nothing is written.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A table that is lost is looked for so often.
+/// How often to look for a table that is lost.
 const REJOIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The other runs of a folder, and this one's place among them.
@@ -18,7 +18,7 @@ const REJOIN_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Others {
     /// `None`: this run keeps no budget, or keeps it alone.
     table: Option<Table>,
-    /// What this run says; its claim is what it was when it was last written.
+    /// This run's line; its claim as last written.
     own: Line,
     /// As it was at the last look.
     view: View,
@@ -26,8 +26,8 @@ pub(super) struct Others {
     named_read: u64,
     deleted_read: u64,
     /// What this run did and the table doesn't have yet.
-    named_untold: u64,
-    deleted_untold: u64,
+    named_unreported: u64,
+    deleted_unreported: u64,
     looked: Option<Instant>,
     /// When the table's name was looked at last.
     checked: Option<Instant>,
@@ -35,13 +35,13 @@ pub(super) struct Others {
     apart: Option<(String, Instant)>,
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 pub(super) enum Claimed {
     /// The bytes may be written.
     Yes,
     /// There is no room for them.
     NoRoom,
-    /// Another run doesn't let go of the table.
+    /// Another run holds the lock of the table.
     Busy,
 }
 
@@ -57,7 +57,7 @@ impl Others {
         match Table::join(folder, &own) {
             Ok(table) => {
                 self.table = Some(table);
-                (self.named_untold, self.deleted_untold) = (0, 0); // the folder is read anew
+                (self.named_unreported, self.deleted_unreported) = (0, 0); // the folder is read again
                 self.refresh(true);
                 Ok(())
             }
@@ -138,8 +138,8 @@ impl Others {
     /// Claims what files without a name take once `bytes` more than `making` are written. `has` says, of what
     /// it finds, whether there is room for so many more.
     pub(super) fn claim(&mut self, making: u64, bytes: u64, has: impl Fn(&Others, u64) -> bool) -> Claimed {
-        // What got a name and isn't told is claimed still.
-        let making = making.saturating_add(self.named_untold);
+        // What got a name and isn't reported is claimed still.
+        let making = making.saturating_add(self.named_unreported);
         let wanted = making.saturating_add(bytes);
         let alone = |others: &Others| if has(others, bytes) { Claimed::Yes } else { Claimed::NoRoom };
         if self.table.is_none() || wanted <= self.own.claim {
@@ -162,20 +162,20 @@ impl Others {
     }
 
     /// Files got names, or were deleted: the others learn of it, and of what is claimed no more.
-    pub(super) fn tell(&mut self, named: u64, deleted: u64, making: u64) {
-        self.tell_and_wait(named, deleted, making, true);
+    pub(super) fn report(&mut self, named: u64, deleted: u64, making: u64) {
+        self.report_and_wait(named, deleted, making, true);
     }
 
-    /// The same where nobody may be waited for: what can't be said now is said the next time.
-    pub(super) fn tell_at_once(&mut self, making: u64) {
-        self.tell_and_wait(0, 0, making, false);
+    /// The same without waiting: what can't be reported now is reported the next time.
+    pub(super) fn report_at_once(&mut self, making: u64) {
+        self.report_and_wait(0, 0, making, false);
     }
 
-    fn tell_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
-        self.named_untold = self.named_untold.saturating_add(named);
-        self.deleted_untold = self.deleted_untold.saturating_add(deleted);
+    fn report_and_wait(&mut self, named: u64, deleted: u64, making: u64, waits: bool) {
+        self.named_unreported = self.named_unreported.saturating_add(named);
+        self.deleted_unreported = self.deleted_unreported.saturating_add(deleted);
         let claim = in_blocks(making);
-        let is_news = self.named_untold > 0 || self.deleted_untold > 0 || claim < self.own.claim;
+        let is_news = self.named_unreported > 0 || self.deleted_unreported > 0 || claim < self.own.claim;
         if is_news && self.table.is_some() {
             self.turn(waits, |others, table| others.write(table, claim.min(others.own.claim)));
         }
@@ -184,7 +184,7 @@ impl Others {
     /// In a turn: counts first, so that what got a name is claimed or named at any moment, if not both.
     fn write(&mut self, table: &Table, claim: u64) -> io::Result<()> {
         let (named, deleted) =
-            (std::mem::take(&mut self.named_untold), std::mem::take(&mut self.deleted_untold));
+            (std::mem::take(&mut self.named_unreported), std::mem::take(&mut self.deleted_unreported));
         if named > 0 || deleted > 0 {
             self.view.named = self.view.named.saturating_add(named);
             self.view.deleted = self.view.deleted.saturating_add(deleted);
@@ -225,7 +225,9 @@ impl Others {
     /// The next turn is had at once, or not at all.
     #[cfg(test)]
     pub(super) fn wait_no_more(&mut self) {
-        self.table.iter_mut().for_each(Table::wait_no_more);
+        if let Some(table) = &mut self.table {
+            table.wait_no_more();
+        }
     }
 
     fn lose(&mut self, error: &io::Error) {

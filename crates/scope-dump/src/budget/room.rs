@@ -19,13 +19,13 @@ impl Gain {
     }
 }
 
-/// Room under each bound that was asked for, bytes.
+/// Room under each bound, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     of_budget: Option<i128>,
     /// The budget that this is the room of, and whether it is another run's.
     budget: u64,
-    is_another_s: bool,
+    is_of_another_run: bool,
     of_disk: Option<i128>,
     used: u64,
     free: u64,
@@ -33,8 +33,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that can't
-    /// be asked, writing says what is wrong.
+    /// Where dumps take `used` bytes, and the file system has `space`: free bytes, and all. Where that is
+    /// unknown, writing shows what is wrong.
     pub(super) fn new(limits: &Limits, used: u64, space: Option<(u64, u64)>) -> Room {
         let of_budget = limits.bytes_max.map(|max| i128::from(max) - i128::from(used));
         let bound = limits.free_min.zip(space).map(|(min, (free, total))| match min {
@@ -46,7 +46,7 @@ impl Room {
         Room {
             of_budget,
             budget: limits.bytes_max.unwrap_or_default(),
-            is_another_s: false,
+            is_of_another_run: false,
             of_disk,
             used,
             free,
@@ -59,15 +59,15 @@ impl Room {
         if let Some(budget) =
             bytes_max.filter(|bytes_max| self.of_budget.is_some() && *bytes_max < self.budget)
         {
-            (self.budget, self.is_another_s) = (budget, true);
+            (self.budget, self.is_of_another_run) = (budget, true);
             self.of_budget = Some(i128::from(budget) - i128::from(self.used));
         }
         self
     }
 
     /// Whether the budget is another run's.
-    pub(super) fn is_another_s(&self) -> bool {
-        self.is_another_s
+    pub(super) fn is_of_another_run(&self) -> bool {
+        self.is_of_another_run
     }
 
     /// After so much was deleted.
@@ -104,14 +104,14 @@ impl Room {
     pub(super) fn why(&self) -> String {
         match (self.of_budget, self.of_disk) {
             (Some(of_budget), of_disk) if of_disk.is_none_or(|of_disk| of_budget <= of_disk) => format!(
-                "the dumps of this folder take {} of the {} of --dump-budget{}",
+                "the dumps in this folder use {} of the {} of --dump-budget{}",
                 size(self.used),
                 size(self.budget),
-                if self.is_another_s { ", that of another run here, which is smaller" } else { "" }
+                if self.is_of_another_run { ", the smaller budget of another run here" } else { "" }
             ),
             (_, Some(_)) => {
                 format!(
-                    "{} are free on the file system, --dump-min-free keeps {}",
+                    "{} are free on the file system, and --dump-min-free reserves {}",
                     size(self.free),
                     size(self.free_min)
                 )

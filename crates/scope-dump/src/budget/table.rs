@@ -8,9 +8,9 @@
 //!   4032  line 63
 //! ```
 //! A run locks its line for as long as it lives, and the head for each turn, which is a few microseconds. The
-//! locks end with the process (`scope_folder::locks`), so nobody asks which process that was. The line of a
-//! run that is gone, by its end or a kill, is *buried* by whoever finds it: its claim counts as named, until
-//! those that are left have read the folder again, and know better.
+//! locks end with the process (`scope_folder::locks`), so no run needs to know which process that was. The
+//! line of a run that is gone, by its end or a kill, is *buried* by the run that finds it: its claim counts
+//! as named, until those that are left have read the folder again, and know better.
 //! ```text
 //!  claim   lock | read all | is there room? | write my claim | unlock        then the bytes are written
 //!  name    link | lock | named += bytes | claim -= bytes | unlock            a kill in between: the claim is buried
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 pub const TABLE_FILE: &str = "wirescope.budget";
 /// Runs that can keep one budget at once; a further one is refused at its start.
 pub const RUNS_MAX: usize = 63;
-/// How long a run waits for another one that is looking: that one may have been stopped there.
+/// How long a run waits for the turn of another one, which may have been stopped in it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// So long nobody waits after that.
+/// After that, no run waits for this long.
 const NO_WAIT: Duration = Duration::from_secs(1);
 /// Pauses between two tries, at least and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
@@ -46,7 +46,7 @@ const DELETED_AT: usize = 16;
 /// Locked for a turn.
 const HEAD: Range<u64> = 0..LINE_BYTES as u64;
 
-/// What one run says of itself.
+/// The line of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
     /// Bytes that its files without a name may take.
@@ -73,7 +73,7 @@ pub(super) struct View {
 pub(super) struct Table {
     file: File,
     line: usize,
-    /// Another run didn't let go of the head.
+    /// Since when another run has kept the head locked.
     stuck: Option<Instant>,
 }
 
@@ -104,7 +104,7 @@ impl Table {
         Err(io::Error::new(
             io::ErrorKind::QuotaExceeded,
             format!(
-                "{RUNS_MAX} runs keep the budget of this folder already; write into another one, or end one \
+                "{RUNS_MAX} runs share the budget of this folder already; use another folder, or end one \
                  of them"
             ),
         ))
@@ -116,7 +116,7 @@ impl Table {
         let mut magic = [0; MAGIC.len()];
         if len > 0 && (self.file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC) {
             let text = format!(
-                "it is no table of wirescope's: move it away, or write --out with another folder \
+                "it is not a budget table of wirescope: move it away, or use --out with another folder \
                  ({TABLE_FILE})"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));

@@ -60,7 +60,7 @@ fn dumps_of_earlier_runs_count_and_nothing_else_does() {
     put(place.path(), "wirescope.jsonl", 3, &vec![0; 9 * MIB as usize]);
     std::os::unix::fs::symlink("wirescope.jsonl", place.path().join(format!("{}.pcapng", name(3)))).unwrap();
     let budget = open(place.path(), Limits { bytes_max: Some(10 * MIB), ..Limits::default() });
-    assert_eq!((budget.standing().used, budget.is_full()), (4 * MIB + blocks, false));
+    assert_eq!((budget.usage().used, budget.is_full()), (4 * MIB + blocks, false));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn foreign_and_sparse_files_of_a_dump_s_name_take_no_room() {
     }
     let all = names(place.path());
     let budget = open(place.path(), Limits { bytes_max: Some(3 * MIB), rotate: true, ..Limits::default() });
-    assert_eq!((budget.standing().used, budget.is_full()), (MIB + (64 << 10), false));
+    assert_eq!((budget.usage().used, budget.is_full()), (MIB + (64 << 10), false));
     assert!(budget.look().is_empty());
     // What comes later is looked into as well.
     put(place.path(), &format!("{}.txt", name(5)), 5, &vec![b'x'; 3 * MIB as usize]);
@@ -149,7 +149,7 @@ fn the_oldest_dumps_are_deleted_and_never_anything_else() {
     dump(place.path(), "elsewhere", 0, MIB);
     std::os::unix::fs::symlink(path("elsewhere"), path(&format!("{}.pcapng", name(0)))).unwrap();
     let budget = open(place.path(), Limits { bytes_max: Some(6 * MIB), rotate: true, ..Limits::default() });
-    assert_eq!(budget.standing().used, 5 * MIB, "of those that are marked");
+    assert_eq!(budget.usage().used, 5 * MIB, "of those that are marked");
     let mut writing = Charged::to(&Some(budget.clone()));
     writing.charge(MIB).unwrap();
     assert!(budget.look().is_empty() && !budget.is_full(), "there was room for it, and can be made for more");
@@ -215,7 +215,9 @@ fn the_files_of_a_pcap_dump_go_together_by_the_text_beside_them() {
 /// Seven dumps of 1 MiB, oldest first.
 fn seven(folder: &Path) -> Vec<String> {
     let names: Vec<String> = (1..=7).map(|id| format!("{}.pcapng", name(id))).collect();
-    names.iter().enumerate().for_each(|(at, name)| dump(folder, name, at as u64 + 1, MIB));
+    for (at, name) in names.iter().enumerate() {
+        dump(folder, name, at as u64 + 1, MIB);
+    }
     names
 }
 
@@ -288,7 +290,9 @@ fn several_open_dumps_take_no_more_than_they_need_and_none_that_is_open() {
     let budget = open(place.path(), Limits { bytes_max: Some(8 * MIB), rotate: true, ..Limits::default() });
     let account = Some(budget.clone());
     let mut open: Vec<Charged> = (0..3).map(|_| Charged::to(&account)).collect();
-    open.iter_mut().for_each(|charged| charged.charge(MIB).unwrap());
+    for charged in &mut open {
+        charged.charge(MIB).unwrap();
+    }
     assert_eq!(names(place.path()), all[2..], "the first had room, the others took one each");
     for _ in 0..5 {
         open[0].charge(MIB).unwrap();

@@ -63,12 +63,12 @@ impl Bench {
         head.write(&mut block, &data);
         let comments: Vec<String> =
             [comment].into_iter().filter(|comment| !comment.is_empty()).map(String::from).collect();
-        file.write(&*self.ring, Place { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
+        file.write(&*self.ring, Position { time_ns, lane: self.lane, packet: 0 }, &block, &comments);
     }
 
     fn publish(&self, mut file: OutFile, stem: &str) -> Option<PathBuf> {
         file.finish_packets(&*self.ring, self.ring.interface_of(self.link_type), (0, 0), 100 * 1_000_000_000);
-        assert_eq!(file.complaint(), None);
+        assert_eq!(file.failure(), None);
         let report =
             DumpReport { id: 7, trigger: "hit".into(), why: "by a test".into(), ..DumpReport::default() };
         file.publish(&report, stem, None).unwrap()
@@ -131,7 +131,9 @@ fn interfaces_that_the_head_has_no_room_for_are_described_in_front_of_all_packet
     assert_eq!(times(&path).len(), 100);
     every_tool_copies(&path).unwrap();
     let mut file = bench.file(&bench.folder());
-    interfaces.iter().for_each(|interface| bench.write(&mut file, *interface, 10, ""));
+    for interface in &interfaces {
+        bench.write(&mut file, *interface, 10, "");
+    }
     assert!(
         file.head_bytes > HEADER_BYTES as u64 && file.described_within.is_none(),
         "known beforehand: nothing is written anew"
@@ -151,7 +153,7 @@ fn a_pipe_begins_with_all_interfaces_that_are_known() {
             target,
             budget: None,
             disk: Arc::new(crate::disk::SystemDisk),
-            together: None,
+            spool: None,
         });
         let mut file = bench.file(&output);
         bench.write(&mut file, first, 10, "");
@@ -249,7 +251,7 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
         target,
         budget: None,
         disk: Arc::new(crate::disk::SystemDisk),
-        together: None,
+        spool: None,
     });
     let mut file =
         OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();

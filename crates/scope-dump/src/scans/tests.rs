@@ -164,7 +164,9 @@ impl Bench {
         if dice.below(4) == 0 {
             pieces.reverse();
         }
-        pieces.into_iter().for_each(|(pinned, range)| self.compare(dump, &pinned, range));
+        for (pinned, range) in pieces {
+            self.compare(dump, &pinned, range);
+        }
         dump.reader.pass(dump.at.iter().map(|&(_, packet)| packet));
     }
 

@@ -29,12 +29,12 @@ pub const BEGIN_NS: i64 = 1_000_000_000_000;
 /// Where the dump's thread stands: it goes on only when it is let.
 #[derive(Debug, Default)]
 pub struct Gate {
-    state: Mutex<Standing>,
+    state: Mutex<Usage>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Standing {
+struct Usage {
     waits: bool,
     ended: bool,
     /// It passes every gate from now on.
@@ -53,7 +53,7 @@ impl Gate {
         drop(self.changed.wait_while(state, |state| state.waits && !state.free).unwrap());
     }
 
-    fn settled(&self) -> std::sync::MutexGuard<'_, Standing> {
+    fn settled(&self) -> std::sync::MutexGuard<'_, Usage> {
         let state = self.state.lock().unwrap();
         self.changed.wait_while(state, |state| !state.waits && !state.ended && !state.free).unwrap()
     }
@@ -365,6 +365,6 @@ pub fn in_folder(folder: &Path, gate: &Arc<Gate>) -> DumpOutput {
         target,
         budget: None,
         disk: Arc::new(SlowDisk(gate.clone())),
-        together: None,
+        spool: None,
     }
 }

@@ -72,11 +72,8 @@ impl Run {
     /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
     fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
-        let report = output.together.as_ref()?.finish(
-            output,
-            &self.shared.ring,
-            self.shared.dumps.shared_evidence(),
-        )?;
+        let report =
+            output.spool.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
         self.shared.events.log(Together(crate::summary::dump(&report)));
         report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }
@@ -116,7 +113,7 @@ impl Run {
         summary.hits = hits_by_trigger;
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
-        summary.annexes_left_out = self.shared.dumps.evidence().annexes.left_out();
+        summary.annexes_left_out = self.shared.dumps.evidence().annexes.omitted();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());
         failures.extend(self.lost.take().into_iter().map(Failure::from));

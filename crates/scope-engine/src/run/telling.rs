@@ -8,7 +8,7 @@ use crate::space::Told;
 use crate::status::{Status, StatusTaker};
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
-use scope_events::{EVENTS_FILE, LogNews};
+use scope_events::{EVENTS_FILE, Reopened};
 use scope_source::{InterfaceNews, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
@@ -45,12 +45,12 @@ impl Run {
                 Told::Note(note) => watch.note(&note),
             }
         }
-        for news in self.shared.events.news() {
+        for news in self.shared.events.take_reopened() {
             match news {
-                LogNews::Moved => {
+                Reopened::Moved => {
                     watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}"))
                 }
-                LogNews::Stays(error) => {
+                Reopened::Failed(error) => {
                     let words = "can't be opened anew, the log goes on in the file that was moved";
                     self.warn(format!("{EVENTS_FILE}: {words}: {error}"), watch, warnings);
                 }

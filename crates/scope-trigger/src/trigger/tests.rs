@@ -23,7 +23,7 @@ fn hit(at: Moment, packet: Matched<'_>) -> Occurrence<'_> {
         why: Why::Packet { bytes: packet.data.len() as u32, interface: "eth0" },
         packet: Some(packet),
         link_types: &[],
-        asker: Asker::Live,
+        requester: Requester::Live,
     }
 }
 
@@ -82,7 +82,9 @@ fn each_hit_is_counted_once_by_the_first_that_applies() {
         "the same filter, within the window: before holdoff"
     );
     assert_eq!(bench.hit(101 * S - 1, &frame(3)), "fired", "another filter");
-    bench.held.iter().for_each(|fire| fire.window.close());
+    for fire in &bench.held {
+        fire.window.close();
+    }
     assert_eq!(bench.hit(101 * S, &frame(3)), "held_off", "the window is over, the holdoff isn't");
     assert_eq!(bench.hit(102 * S, &frame(4)), "too_many");
     let arp = [[0u8; 12].as_slice(), &[8, 6], &[0; 10]].concat();
@@ -128,8 +130,8 @@ fn hits_whose_values_make_no_filter_are_found_once_and_not_compiled_again() {
     for from in 0..20_000 {
         assert_eq!(bench.hit(100 * S, &frame6(from, 7)), "template_unfilled");
     }
-    let left = bench.trigger.state.lock().unwrap().fits.failures_left();
-    assert_eq!((left, bench.trigger.counts().rationed), (crate::fits::FAILURES_AT_ONCE - 1, 0));
+    let left = bench.trigger.state.lock().unwrap().cache.failures_left();
+    assert_eq!((left, bench.trigger.counts().rationed), (crate::compile_cache::FAILURES_AT_ONCE - 1, 0));
     let expected = HitCounts { template_unfilled: 20_000, ..HitCounts::default() };
     assert_eq!((bench.trigger.counts(), bench.trigger.counts().total()), (expected, 20_000));
     assert_eq!(bench.hit(100 * S, &frame(2)), "fired", "what fits still does");
@@ -147,8 +149,11 @@ fn a_link_type_that_has_no_such_filter_is_asked_once() {
     for _ in 0..20_000 {
         assert_eq!(bench.trigger.occurred(&hit, &bench.places).name(), "filter_uncompiled");
     }
-    let left = bench.trigger.state.lock().unwrap().fits.failures_left();
-    assert_eq!((left, bench.trigger.counts().filter_uncompiled), (crate::fits::FAILURES_AT_ONCE - 1, 20_000));
+    let left = bench.trigger.state.lock().unwrap().cache.failures_left();
+    assert_eq!(
+        (left, bench.trigger.counts().filter_uncompiled),
+        (crate::compile_cache::FAILURES_AT_ONCE - 1, 20_000)
+    );
 }
 
 #[test]
@@ -160,7 +165,7 @@ fn ever_new_values_that_make_no_filter_are_rationed_and_counted() {
     for port in 10_000..20_000 {
         assert_eq!(bench.hit(100 * S, &frame6(1, port)), "template_unfilled");
     }
-    let rationed = 10_000 - u64::from(crate::fits::FAILURES_AT_ONCE);
+    let rationed = 10_000 - u64::from(crate::compile_cache::FAILURES_AT_ONCE);
     assert_eq!(
         (bench.trigger.counts().template_unfilled, bench.trigger.counts().rationed),
         (10_000, rationed)
@@ -175,9 +180,9 @@ fn when_there_is_no_place_or_all_dumps_are_made_no_filter_is_compiled() {
         bench.places.set_limits(limits.0, limits.1);
         assert_eq!(bench.hit(100 * S, &frame(2)), "fired");
         let compile = || panic!("compiled");
-        for asker in [Asker::Live, Asker::Waiting(Moment::new(0, 100 * S))] {
+        for requester in [Requester::Live, Requester::Waiting(Moment::new(0, 100 * S))] {
             let at = Moment::new(0, 200 * S);
-            let occurrence = Occurrence { asker, ..bench.trigger.config().condition.ordered(at, &[]) };
+            let occurrence = Occurrence { requester, ..bench.trigger.config().condition.ordered(at, &[]) };
             let terms = bench.trigger.terms(&occurrence);
             assert_eq!(bench.trigger.decide(&occurrence, &terms, &compile, &bench.places).name(), expected);
         }
@@ -188,7 +193,7 @@ fn when_there_is_no_place_or_all_dumps_are_made_no_filter_is_compiled() {
 fn without_room_no_dump_begins_and_nothing_is_held_off() {
     let mut bench = Bench::new(2, |config| config.single = true);
     let full = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    bench.places.heed(full.clone());
+    bench.places.watch_space(full.clone());
     assert_eq!(bench.hit(100 * S, &frame(2)), "no_space");
     full.store(false, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(

@@ -139,7 +139,11 @@ proptest! {
                     runs.push(Run::new(folder, mib << 20, rotate));
                 }
                 Act::Begin { .. } => {}
-                Act::Kill(run) => at(run).map(|run| runs.remove(run)).into_iter().for_each(Run::kill),
+                Act::Kill(run) => {
+                    if let Some(run) = at(run) {
+                        runs.remove(run).kill();
+                    }
+                }
                 Act::KillWhileNaming(run) => {
                     if let Some(mut run) = at(run).map(|run| runs.remove(run)) {
                         if let Some((mut charged, bytes)) = run.open.pop() {
@@ -197,8 +201,16 @@ proptest! {
                         may_delete = true;
                     }
                 }
-                Act::Look(run) => at(run).into_iter().for_each(|run| drop(runs[run].budget.look())),
-                Act::Due(run) => at(run).into_iter().for_each(|run| runs[run].is_due()),
+                Act::Look(run) => {
+                    if let Some(run) = at(run) {
+                        let _ = runs[run].budget.look();
+                    }
+                }
+                Act::Due(run) => {
+                    if let Some(run) = at(run) {
+                        runs[run].is_due();
+                    }
+                }
             }
             let after = dumps(folder);
             prop_assert!(may_delete || before.iter().all(|name| after.contains(name)), "deleted without \
@@ -222,8 +234,11 @@ fn what_one_run_is_making_counts_for_the_others_and_the_smaller_budget_holds() {
     small.budget.look();
     assert!(small.budget.is_full());
     let error = large.open[0].0.charge(MIB).unwrap_err().to_string();
-    assert!(error.contains("4.0 MiB of the 4.0 MiB of --dump-budget, that of another run here"), "{error}");
-    assert_eq!(large.budget.standing().used, 4 * MIB);
+    assert!(
+        error.contains("4.0 MiB of the 4.0 MiB of --dump-budget, the smaller budget of another run"),
+        "{error}"
+    );
+    assert_eq!(large.budget.usage().used, 4 * MIB);
     assert!(large.budget.is_bounded_by_another() && !small.budget.is_bounded_by_another());
     small.kill();
     assert!(large.charge(0, MIB) && large.charge(0, 4 * MIB), "its claim and its budget ended with it");
@@ -240,10 +255,12 @@ fn a_claim_is_asked_for_in_blocks_and_nobody_waits_long_for_a_run_that_was_stopp
     let table = OpenOptions::new().read(true).write(true).open(place.path().join(TABLE_FILE)).unwrap();
     assert!(locks::try_lock(&table, 0..64).unwrap());
     run.budget.lock().others.wait_no_more();
-    (0..1000).for_each(|_| assert!(run.charge(0, 100), "within the block nobody is asked"));
+    for _ in 0..1000 {
+        assert!(run.charge(0, 100), "within the block nobody is asked");
+    }
     run.budget.lock().others.wait_no_more();
     let error = run.open[0].0.charge(CLAIM_BYTES).unwrap_err().to_string();
-    assert!(error.contains("another run doesn't let go of wirescope.budget"), "{error}");
+    assert!(error.contains("another run holds the lock of wirescope.budget"), "{error}");
     drop(table);
     assert!(run.charge(0, CLAIM_BYTES));
 }
@@ -265,14 +282,14 @@ fn what_one_run_deletes_is_room_for_the_others_and_none_deletes_more_than_is_nee
     assert_eq!(dumps(place.path()), all[1..]);
     assert!(second.charge(0, MIB));
     assert_eq!(dumps(place.path()), all[2..], "the one that was gone already is neither missed nor counted");
-    assert_eq!(second.budget.standing().used, 7 * MIB);
-    let deleted = |run: &Run| run.budget.standing().deleted;
+    assert_eq!(second.budget.usage().used, 7 * MIB);
+    let deleted = |run: &Run| run.budget.usage().deleted;
     assert_eq!((deleted(&first), deleted(&second)), (1, 1));
     // Without having been told: it finds that out when it deletes.
     std::fs::remove_file(place.path().join(&all[2])).unwrap();
     assert!(second.charge(0, MIB));
     assert_eq!(dumps(place.path()), all[3..]);
-    assert_eq!((deleted(&second), second.budget.standing().used), (1, 7 * MIB));
+    assert_eq!((deleted(&second), second.budget.usage().used), (1, 7 * MIB));
 }
 
 #[test]
@@ -362,11 +379,11 @@ fn runs_find_each_other_again_when_the_table_was_moved_away() {
     assert!(first.charge(0, 3 * MIB));
     std::fs::remove_file(place.path().join(TABLE_FILE)).unwrap();
     let began = Instant::now();
-    while second.budget.standing().used > 0 || !place.path().join(TABLE_FILE).exists() {
+    while second.budget.usage().used > 0 || !place.path().join(TABLE_FILE).exists() {
         assert!(began.elapsed() < Duration::from_secs(120));
         second.budget.look();
     }
-    while second.budget.standing().used < 3 * MIB {
+    while second.budget.usage().used < 3 * MIB {
         assert!(began.elapsed() < Duration::from_secs(120));
         first.budget.look();
         second.budget.look();
@@ -388,7 +405,7 @@ fn what_is_no_table_is_refused_and_where_there_can_be_none_that_is_said() {
     check(&|path| std::fs::create_dir(path).unwrap(), "it is a folder");
     check(
         &|path| std::fs::write(path, "somebody's accounts").unwrap(),
-        "it is no table of wirescope's: move it away",
+        "it is not a budget table of wirescope: move it away",
     );
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("gone");
@@ -402,7 +419,7 @@ fn what_is_no_table_is_refused_and_where_there_can_be_none_that_is_said() {
     let runs: Vec<Run> = (0..table::RUNS_MAX).map(|_| Run::new(place.path(), 4 * MIB, false)).collect();
     let budget = open(place.path(), Limits { bytes_max: Some(4 * MIB), ..Limits::default() });
     let error = budget.join().unwrap_err().to_string();
-    assert!(error.contains("63 runs keep the budget of this folder already"), "{error}");
+    assert!(error.contains("63 runs share the budget of this folder already"), "{error}");
     drop(runs);
     budget.join().unwrap();
 }

@@ -1,9 +1,9 @@
-//! What one trigger has learnt of which hits make a dump filter, so that a hostile sender can't have the same
-//! failure found again and again.
+//! What one trigger knows of which hits make a dump filter, so that a hostile sender can't make it compile
+//! the same failure again and again.
 //!
 //! ```text
-//! shape known        the answer is kept: some 100 ns
-//! shape not known    the text is compiled, up to a millisecond, and the answer kept
+//! shape known        the outcome is kept: some 100 ns
+//! shape not known    the text is compiled, up to a millisecond, and the outcome kept
 //!                    at most FAILURES_AT_ONCE such texts in a row fail, then FAILURES_PER_S in a second of capture time:
 //!                    beyond that a hit of a shape that isn't known counts as one that makes no filter
 //! ```
@@ -13,8 +13,8 @@
 use scope_filter::Shape;
 use std::collections::{HashMap, VecDeque};
 
-/// Answers that one trigger keeps; of more, the latest.
-pub const ANSWERS_MAX: usize = 256;
+/// Outcomes that one trigger keeps; of more, the latest.
+pub const OUTCOMES_MAX: usize = 256;
 /// Texts that may fail one after another before failures are rationed.
 pub const FAILURES_AT_ONCE: u32 = 32;
 /// Texts that may fail in a second of capture time from then on.
@@ -22,7 +22,7 @@ pub const FAILURES_PER_S: u32 = 10;
 
 /// What compiling has shown of a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Outcome {
     /// Its values make a filter.
     Fits,
     /// They make none; the name of the first.
@@ -34,16 +34,16 @@ pub enum Answer {
 /// What is to be done about a hit whose filter is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Compile, and tell [`Fits::learn`].
+    /// Compile, and report to [`CompileCache::record`].
     Compile,
     /// Too many have failed lately to compile another that isn't known to fit.
     Rationed,
 }
 
-/// The answers of one trigger, and how many failures it may still find.
+/// The outcomes of one trigger, and how many failures it may still find.
 #[derive(Debug)]
-pub struct Fits {
-    answers: HashMap<Shape, Answer>,
+pub struct CompileCache {
+    outcomes: HashMap<Shape, Outcome>,
     /// Their shapes, oldest first.
     order: VecDeque<Shape>,
     failures_left: u32,
@@ -52,45 +52,45 @@ pub struct Fits {
     rationed: u64,
 }
 
-impl Default for Fits {
-    fn default() -> Fits {
-        let (answers, order) = (HashMap::new(), VecDeque::new());
-        Fits { answers, order, failures_left: FAILURES_AT_ONCE, given_ns: i64::MIN, rationed: 0 }
+impl Default for CompileCache {
+    fn default() -> CompileCache {
+        let (outcomes, order) = (HashMap::new(), VecDeque::new());
+        CompileCache { outcomes, order, failures_left: FAILURES_AT_ONCE, given_ns: i64::MIN, rationed: 0 }
     }
 }
 
-impl Fits {
+impl CompileCache {
     /// What is known of a shape. One look-up.
-    pub fn known(&self, shape: &Shape) -> Option<&Answer> {
-        self.answers.get(shape)
+    pub fn known(&self, shape: &Shape) -> Option<&Outcome> {
+        self.outcomes.get(shape)
     }
 
     /// Whether a filter may be compiled for a hit of `shape` at the worker's clock; `waits`: the worker can
     /// wait.
-    pub fn ask(&mut self, shape: &Shape, clock_ns: i64, waits: bool) -> Next {
-        if waits || self.answers.get(shape) == Some(&Answer::Fits) || self.may_fail(clock_ns) {
+    pub fn admit(&mut self, shape: &Shape, clock_ns: i64, waits: bool) -> Next {
+        if waits || self.outcomes.get(shape) == Some(&Outcome::Fits) || self.may_fail(clock_ns) {
             return Next::Compile;
         }
         self.rationed += 1;
         Next::Rationed
     }
 
-    /// Keeps what compiling has shown.
-    pub fn learn(&mut self, shape: &Shape, answer: Answer) {
-        if answer != Answer::Fits {
+    /// Keeps the outcome of compiling.
+    pub fn record(&mut self, shape: &Shape, outcome: Outcome) {
+        if outcome != Outcome::Fits {
             self.failures_left = self.failures_left.saturating_sub(1);
         }
-        if self.answers.insert(*shape, answer).is_none() {
+        if self.outcomes.insert(*shape, outcome).is_none() {
             self.order.push_back(*shape);
         }
-        if self.order.len() > ANSWERS_MAX
+        if self.order.len() > OUTCOMES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.answers.remove(&oldest);
+            self.outcomes.remove(&oldest);
         }
     }
 
-    /// Hits that were counted as making no filter without a look, because too many had failed.
+    /// Hits that were counted as making no filter unexamined, because too many had failed.
     pub fn rationed(&self) -> u64 {
         self.rationed
     }
@@ -105,7 +105,7 @@ impl Fits {
         const STEP_NS: i64 = 1_000_000_000 / FAILURES_PER_S as i64;
         let passed_ns = clock_ns.saturating_sub(self.given_ns);
         if !(0..STEP_NS).contains(&passed_ns) {
-            // A clock that stepped back gives nothing back, and begins anew there.
+            // A clock that stepped back gives nothing back, and starts again there.
             let back = u32::try_from((passed_ns / STEP_NS).max(0)).unwrap_or(u32::MAX);
             self.failures_left = self.failures_left.saturating_add(back).min(FAILURES_AT_ONCE);
             self.given_ns = clock_ns;
@@ -133,35 +133,35 @@ mod tests {
         Template::parse("port 1{srcPort}").unwrap().shape(&headers, LinkType::ETHERNET, &data).unwrap()
     }
 
-    const UNFIT: Answer = Answer::Unfilled("$srcPort");
+    const UNFIT: Outcome = Outcome::Unfilled("$srcPort");
 
     #[test]
-    fn an_answer_is_kept() {
-        let mut fits = Fits::default();
-        assert_eq!(fits.known(&shape(1)), None);
-        assert_eq!(fits.ask(&shape(1), S, false), Next::Compile);
-        fits.learn(&shape(1), UNFIT);
-        fits.learn(&shape(2), Answer::Fits);
+    fn an_outcome_is_kept() {
+        let mut cache = CompileCache::default();
+        assert_eq!(cache.known(&shape(1)), None);
+        assert_eq!(cache.admit(&shape(1), S, false), Next::Compile);
+        cache.record(&shape(1), UNFIT);
+        cache.record(&shape(2), Outcome::Fits);
         assert_eq!(
-            [1, 2, 3].map(|port| fits.known(&shape(port)).cloned()),
-            [Some(UNFIT), Some(Answer::Fits), None]
+            [1, 2, 3].map(|port| cache.known(&shape(port)).cloned()),
+            [Some(UNFIT), Some(Outcome::Fits), None]
         );
-        assert_eq!((fits.failures_left(), fits.rationed()), (FAILURES_AT_ONCE - 1, 0));
+        assert_eq!((cache.failures_left(), cache.rationed()), (FAILURES_AT_ONCE - 1, 0));
     }
 
     #[test]
     fn failures_are_rationed_for_a_worker_that_can_not_wait_and_what_is_known_to_fit_still_fits() {
-        let mut fits = Fits::default();
-        fits.learn(&shape(7), Answer::Fits);
+        let mut cache = CompileCache::default();
+        cache.record(&shape(7), Outcome::Fits);
         let mut fail = |at_ns: i64, ports: std::ops::Range<u16>, waits| {
-            let mut asked = 0;
+            let mut compiled = 0;
             for port in ports {
-                if fits.ask(&shape(port), at_ns, waits) == Next::Compile {
-                    asked += 1;
-                    fits.learn(&shape(port), UNFIT);
+                if cache.admit(&shape(port), at_ns, waits) == Next::Compile {
+                    compiled += 1;
+                    cache.record(&shape(port), UNFIT);
                 }
             }
-            (asked, fits.ask(&shape(7), at_ns, waits), fits.rationed())
+            (compiled, cache.admit(&shape(7), at_ns, waits), cache.rationed())
         };
         assert_eq!(fail(S, 100..200, false), (FAILURES_AT_ONCE, Next::Compile, 68));
         assert_eq!(
@@ -174,16 +174,21 @@ mod tests {
             (0, Next::Compile, 168),
             "a clock that stepped back gives nothing back"
         );
-        assert_eq!(fail(S, 310..330, true), (20, Next::Compile, 168), "a worker that can wait asks them all");
+        assert_eq!(
+            fail(S, 310..330, true),
+            (20, Next::Compile, 168),
+            "a worker that can wait compiles \
+            them all"
+        );
     }
 
     #[test]
-    fn the_answers_are_bounded_and_the_latest_are_kept() {
-        let mut fits = Fits::default();
+    fn the_outcomes_are_bounded_and_the_latest_are_kept() {
+        let mut cache = CompileCache::default();
         for port in 0..1000 {
-            fits.learn(&shape(port), Answer::Fits);
+            cache.record(&shape(port), Outcome::Fits);
         }
-        assert_eq!((fits.answers.len(), fits.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
-        assert_eq!((fits.known(&shape(999)), fits.known(&shape(0))), (Some(&Answer::Fits), None));
+        assert_eq!((cache.outcomes.len(), cache.order.len()), (OUTCOMES_MAX, OUTCOMES_MAX));
+        assert_eq!((cache.known(&shape(999)), cache.known(&shape(0))), (Some(&Outcome::Fits), None));
     }
 }
