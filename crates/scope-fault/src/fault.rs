@@ -1,9 +1,10 @@
 //! A fault: what it is about, where that stands, what is wrong with it, and what to do.
 
+use crate::location::Where;
 use crate::sentence::Sentence;
 use std::fmt::Display;
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a fault is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,21 +54,6 @@ impl Subject {
     pub fn trigger(name: impl Into<String>, word: Option<&str>) -> Subject {
         Subject::Trigger { name: name.into(), word: word.map(str::to_string) }
     }
-}
-
-/// Where what is wrong stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Where {
-    /// On the command line; or nowhere, where something is missing there.
-    #[default]
-    Flags,
-    /// In this file.
-    File {
-        /// As typed.
-        path: PathBuf,
-        /// From 1; none: nowhere in particular, as what is missing.
-        line: Option<usize>,
-    },
 }
 
 /// What kind of fault it is.

@@ -3,7 +3,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `fault` | [`Fault`]: what it is about ([`Subject`]), where that stands ([`Where`]), cause and remedy |
+//! | `fault` | [`Fault`]: what it is about ([`Subject`]), where that stands, cause and remedy |
+//! | `location` | where something stands ([`Where`]): on the command line, or in a file |
 //! | `sentence` | [`Sentence`]: words in which other settings are named by value, so that each reader sees them as he writes them |
 //! | `limits` | what helps against limits of the system |
 //! | `render` | the two renderings of a fault: text (`Display`) and JSON |
@@ -22,11 +23,13 @@
 
 mod fault;
 mod limits;
+mod location;
 mod render;
 mod sentence;
 
-pub use fault::{Fault, Kind, Parts, Subject, Where, in_order};
+pub use fault::{Fault, Kind, Parts, Subject, in_order};
 pub use limits::limit;
+pub use location::Where;
 pub use sentence::{Part, Sentence, Setting};
 
 /// A [`Sentence`] of words and settings: `sentence!["enlarge ", Setting::of("ring")]`.

@@ -1,6 +1,7 @@
 //! A fault as text and as JSON: one function each, of the same value.
 
-use crate::fault::{Fault, Subject, Where};
+use crate::fault::{Fault, Subject};
+use crate::location::Where;
 use crate::sentence::{Sentence, flag};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

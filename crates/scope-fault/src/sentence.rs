@@ -1,7 +1,7 @@
 //! Sentences in which settings are named by value: a flag to whoever wrote a command line, a key to whoever
 //! wrote a file.
 
-use crate::fault::Where;
+use crate::location::Where;
 use std::collections::BTreeSet;
 
 /// Keys that people know by their short flag.

@@ -3,7 +3,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`spec`] | `NAME:WHAT,option=value,...` as typed, and as meant |
+//! | [`spec`] | `NAME:WHAT,option=value,...` as typed, and how it is read |
+//! | `plan` | the same as meant |
 //! | [`afpacket`] | live capture with TPACKET_V3 |
 //! | [`pcap`] | live capture through libpcap, for systems without that |
 //! | [`own_traffic`] | the ssh session that this program was started from |
@@ -18,6 +19,7 @@ pub mod file;
 pub mod fuzzing;
 pub mod own_traffic;
 pub mod pcap;
+mod plan;
 pub mod spec;
 pub mod synth;
 

@@ -7,10 +7,60 @@
 use std::ffi::CStr;
 use std::io;
 
-use super::ethtool::{Driver, Queues, RingSizes, Timestamping};
-
 /// Bytes of one name.
 pub(super) const NAME_BYTES: usize = 32;
+
+/// A driver, as it names itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// Such as `ixgbe`.
+    pub name: String,
+    /// Its version, often the kernel's; empty: it says none.
+    pub version: String,
+    /// Version of the card's firmware; empty: it says none.
+    pub firmware: String,
+    /// Where the card is plugged in; empty: it says nothing.
+    pub bus: String,
+}
+
+/// Entries of the card's rings: what is set, and what can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingSizes {
+    /// Received packets that the card can hand over before the kernel has taken the first.
+    pub rx: u32,
+    /// Most that can be set.
+    pub rx_max: u32,
+    /// Packets to be sent.
+    pub tx: u32,
+    /// Most that can be set.
+    pub tx_max: u32,
+}
+
+/// Queues of the card: what is set, and what can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Receiving, those that send too included.
+    pub rx: u32,
+    /// Most that can be set.
+    pub rx_max: u32,
+    /// Sending, those that receive too included.
+    pub tx: u32,
+    /// Most that can be set.
+    pub tx_max: u32,
+}
+
+/// Who can stamp packets with a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamping {
+    /// The kernel stamps what is received.
+    pub software: bool,
+    /// The card can stamp every packet that it receives.
+    pub hardware_all: bool,
+    /// The card can stamp some packets that it receives (time protocols).
+    pub hardware_some: bool,
+    /// Number of the card's clock (`/dev/ptpN`).
+    pub clock: Option<u32>,
+}
 
 /// Behind the order: name, version, firmware, bus, of 32 bytes each.
 pub fn driver(bytes: &[u8]) -> Driver {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use super::answers::{self, NAME_BYTES};
+use super::answers::{self, Driver, NAME_BYTES, Queues, RingSizes, Timestamping};
 
 const GET_DRIVER: u32 = 0x03;
 const GET_RINGS: u32 = 0x10;
@@ -30,58 +30,6 @@ const WORDS: usize = 1 << 18;
 const ENTRIES_MAX: usize = WORDS * 4 / NAME_BYTES / 2;
 /// Bytes of a page, at least: a guard of this size stops the kernel, which writes front to back.
 const GUARD_BYTES: usize = 1 << 16;
-
-/// A driver, as it names itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Driver {
-    /// Such as `ixgbe`.
-    pub name: String,
-    /// Its version, often the kernel's; empty: it says none.
-    pub version: String,
-    /// Version of the card's firmware; empty: it says none.
-    pub firmware: String,
-    /// Where the card is plugged in; empty: it says nothing.
-    pub bus: String,
-}
-
-/// Entries of the card's rings: what is set, and what can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingSizes {
-    /// Received packets that the card can hand over before the kernel has taken the first.
-    pub rx: u32,
-    /// Most that can be set.
-    pub rx_max: u32,
-    /// Packets to be sent.
-    pub tx: u32,
-    /// Most that can be set.
-    pub tx_max: u32,
-}
-
-/// Queues of the card: what is set, and what can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Queues {
-    /// Receiving, those that send too included.
-    pub rx: u32,
-    /// Most that can be set.
-    pub rx_max: u32,
-    /// Sending, those that receive too included.
-    pub tx: u32,
-    /// Most that can be set.
-    pub tx_max: u32,
-}
-
-/// Who can stamp packets with a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timestamping {
-    /// The kernel stamps what is received.
-    pub software: bool,
-    /// The card can stamp every packet that it receives.
-    pub hardware_all: bool,
-    /// The card can stamp some packets that it receives (time protocols).
-    pub hardware_some: bool,
-    /// Number of the card's clock (`/dev/ptpN`).
-    pub clock: Option<u32>,
-}
 
 /// What the kernel says of an interface, whatever its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

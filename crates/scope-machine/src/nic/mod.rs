@@ -24,8 +24,9 @@ pub(crate) mod peer;
 
 pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
 pub use altered::Altered;
+pub use answers::{Driver, Queues, RingSizes, Timestamping};
 pub use counters::{NicCounters, Softnet};
-pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
+pub use ethtool::{Ethtool, Link};
 pub use kinds::{SUPPORTED, interface_names, link_type};
 pub use peer::{Peer, Peers, Place};
 

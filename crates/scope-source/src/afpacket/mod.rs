@@ -49,7 +49,7 @@ use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
 use crate::SourceError;
 use crate::own_traffic::{self, Connection};
-use crate::spec::AfPacketPlan;
+use crate::plan::AfPacketPlan;
 use block::{Rules, TAG_BYTES};
 use device::Device;
 use fanout::FanoutGroup;

@@ -15,7 +15,7 @@
 //! choose. A packet has to fit a block: 256 KiB hold every packet that the kernel makes.
 
 use super::{AfPacketOptions, Pattern, RING_BYTES_MAX};
-use crate::spec::AfPacketPlan;
+use crate::plan::AfPacketPlan;
 use scope_fault::Fault;
 
 /// How long a worker may be away without loss, ms of traffic at the link's speed.

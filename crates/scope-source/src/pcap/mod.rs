@@ -29,7 +29,7 @@ use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
 use crate::afpacket::{Look, Losses};
 use crate::own_traffic::{self, Connection};
-use crate::spec::PcapPlan;
+use crate::plan::PcapPlan;
 use crate::{
     InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
 };
