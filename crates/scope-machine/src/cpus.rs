@@ -201,7 +201,9 @@ mod tests {
             let faults =
                 meant(&placement(cpus, node), "x", &[0, 1], node.map(|node| (node, there))).unwrap_err();
             let faults = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n");
-            words.iter().for_each(|word| assert!(faults.contains(word), "no '{word}' in {faults}"));
+            for word in words {
+                assert!(faults.contains(word), "no '{word}' in {faults}");
+            }
         };
         check(Some(&[1, 7, 8, 9]), None, None, &["'cpus'", "CPU 7-9", "there are: 0-1"]);
         check(None, Some(5), None, &["'numa'", "no NUMA node 5"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What the kernel's route socket answers about the other end of a pair.
 pub fn other_end(datagram: &[u8]) {
-    let _other_end = peer::told(datagram);
+    let _other_end = peer::parse(datagram);
 }
 
 /// Texts of `/proc` and of control groups.

@@ -4,7 +4,7 @@
 //! file its name in the folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written
 //! or removed.
 
-use super::{Place, Writable, checked};
+use super::{FolderUse, Writable, checked};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope,
@@ -79,12 +79,12 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
         .create()?;
-    for Writable { folder, place, .. } in writable {
-        let rights = match place {
-            Place::Own => write,
-            Place::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
+    for Writable { folder, folder_use, .. } in writable {
+        let rights = match folder_use {
+            FolderUse::Own => write,
+            FolderUse::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
             // There a file has another name until it is whole.
-            Place::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
+            FolderUse::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
         };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
@@ -152,9 +152,10 @@ impl CommandRules {
         for path in SYSTEM {
             self.add(Path::new(path), read)?;
         }
-        DEVICES
-            .iter()
-            .try_for_each(|path| self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile))
+        for path in DEVICES {
+            self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?;
+        }
+        Ok(())
     }
 
     /// Allows files in `folder` to be read, and to be listed where `listed`.

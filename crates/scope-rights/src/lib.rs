@@ -57,12 +57,12 @@ pub struct Writable<'a> {
     /// The file in it that the run will write.
     pub file: &'a OsStr,
     /// What else may be done there.
-    pub place: Place,
+    pub folder_use: FolderUse,
 }
 
 /// What a folder is to a run that writes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FolderUse {
     /// The run's own: files are made, read, written and removed there.
     Own,
     /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before
@@ -73,19 +73,19 @@ pub enum Place {
 /// What makes all of `places` writable for `user`, as command lines.
 fn give_to(user: &str, places: &[Writable<'_>]) -> String {
     let user = shell_word(user);
-    let of = |wanted: Place| {
+    let of = |wanted: FolderUse| {
         let wanted: Vec<Writable<'_>> =
-            places.iter().filter(|writable| writable.place == wanted).copied().collect();
+            places.iter().filter(|writable| writable.folder_use == wanted).copied().collect();
         user::folders(&wanted)
     };
-    let own = of(Place::Own);
+    let own = of(FolderUse::Own);
     let mut commands = Vec::new();
     if !own.is_empty() {
         let folders: Vec<String> = own.iter().map(shell_word).collect();
         commands.push(format!("give the folder to this user by: chown -R {user} {}", folders.join(" ")));
     }
     // Others' folder, perhaps the system's: it isn't ours to give away.
-    for folder in of(Place::NewName).iter().filter(|folder| !own.contains(folder)) {
+    for folder in of(FolderUse::NewName).iter().filter(|folder| !own.contains(folder)) {
         let new = shell_word(folder.join("dumps"));
         commands.push(format!("name a file in a folder of this user, made by: install -d -o {user} {new}"));
     }
@@ -344,7 +344,7 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
         user.take_on().map_err(RightsError::step("changing the user"))?;
     }
     hide();
-    for named in writable.iter().filter(|writable| writable.place == Place::NewName) {
+    for named in writable.iter().filter(|writable| writable.folder_use == FolderUse::NewName) {
         named
             .folder
             .reserve(NAMES_RESERVED)

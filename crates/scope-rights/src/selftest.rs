@@ -1,6 +1,6 @@
 //! A try from inside, in every thread, of what must not be possible any more.
 
-use super::{Place, Rights, Writable, errno, threads};
+use super::{FolderUse, Rights, Writable, errno, threads};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::ffi::CString;
@@ -78,8 +78,11 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
         listed.push(facts);
     }
     let inside = writable.iter().try_for_each(|writable| writable.folder.unnamed().map(drop));
-    let beside: Vec<[i32; 2]> =
-        writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
+    let beside: Vec<[i32; 2]> = writable
+        .iter()
+        .filter(|writable| writable.folder_use == FolderUse::NewName)
+        .map(try_beside)
+        .collect();
     passed &= beside.iter().flatten().all(|error| *error == libc::EACCES);
     passed &= inside.is_ok() && rights.landlock_abi > 0 && !listed.is_empty();
     let mut facts = sum(rights, listed, inside.err(), passed);

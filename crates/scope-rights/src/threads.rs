@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  for each thread that /proc/self/task lists and that hasn't answered: signal it, wait for its answer
-//!  until a listing brings nobody new
+//!  until a listing has no new thread
 //! ```
 //! A task runs in a signal handler. It allocates nothing, takes no lock and only makes system calls.
 
@@ -21,7 +21,7 @@ pub type Tid = i32;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Pause between two looks for an answer.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
-/// Listings until nobody new must have come.
+/// Listings at most, until one has no new thread.
 const LISTINGS_MAX: u32 = 100;
 
 /// What every thread does.
@@ -42,7 +42,7 @@ pub fn lasting<T>(value: T) -> &'static T {
 /// Runs `task` in every thread, this one last; their numbers.
 ///
 /// # Errors
-/// A thread doesn't answer, or threads come faster than they can be asked.
+/// A thread doesn't answer, or new threads come faster than they are signalled.
 pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let task: &'static mut Task = Box::leak(Box::new(task));
@@ -63,18 +63,18 @@ pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
             return Ok(answered);
         }
         for thread in new {
-            ask(thread)?;
+            run_in(thread)?;
             answered.push(thread);
         }
     }
-    Err(io::Error::other("new threads come faster than they can be asked"))
+    Err(io::Error::other("new threads come faster than they are signalled"))
 }
 
 /// Signals one thread and waits until it has done the task, or has ended.
-fn ask(thread: Tid) -> io::Result<()> {
+fn run_in(thread: Tid) -> io::Result<()> {
     ANSWERED.store(0, Ordering::Release);
-    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not somebody
-    // else.
+    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not another
+    // thread.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
     if sent < 0 {
         let error = io::Error::last_os_error();
@@ -93,7 +93,7 @@ fn ask(thread: Tid) -> io::Result<()> {
     Ok(())
 }
 
-/// The signal that asks: the last one, which nobody takes.
+/// The signal that starts the task: the last one, which no program uses.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX()
 }
@@ -116,8 +116,8 @@ extern "C" fn answer(_: libc::c_int) {
     if task.is_null() {
         return;
     }
-    // SAFETY: what TASK points to was leaked, so it lives for ever, and nobody changes it; `errno` is this
-    // thread's own, and whoever was interrupted finds it as it was.
+    // SAFETY: what TASK points to was leaked, so it lives for ever, and nothing changes it; `errno` is this
+    // thread's own, and the code that was interrupted finds it unchanged.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;

@@ -322,14 +322,14 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::FolderUse;
     use scope_folder::Folder;
 
     #[test]
     fn another_owner_is_proposed_only_where_that_helps() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path()).unwrap();
-        let writable = [Writable { folder: &folder, file: OsStr::new("a"), place: Place::Own }];
+        let writable = [Writable { folder: &folder, file: OsStr::new("a"), folder_use: FolderUse::Own }];
         let said = |errno| what_helps("nobody", &writable, &[(0, io::Error::from_raw_os_error(errno))]);
         assert!(said(libc::EACCES).contains("chown -R nobody "), "{}", said(libc::EACCES));
         assert_eq!(said(libc::EROFS), "mend that, or choose another folder");

@@ -152,7 +152,7 @@ impl InterfaceState {
 
 /// A change of a live interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceNews {
+pub struct InterfaceEvent {
     /// The name that it is captured under, or what was asked for where no single one is meant.
     pub interface: String,
     /// What became of it.
@@ -218,11 +218,11 @@ pub trait Source: Send {
     /// Counters of each live interface so far, into what the call before filled: a new one is added behind,
     /// and of the others those are put right that may have changed since then. Their numbers are added to
     /// `changed`, some perhaps twice.
-    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
+    fn interface_counters(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
 
     /// What became of live interfaces since the last call. Where several workers share them, one of them
     /// tells.
-    fn news(&mut self) -> Vec<InterfaceNews> {
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
         Vec::new()
     }
 }

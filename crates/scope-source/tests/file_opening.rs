@@ -138,9 +138,9 @@ fn a_paced_file_is_never_early_and_tells_the_clock() {
     let path = folder.path().join("paced.pcap");
     let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
     let times = [1_000_000_000i64, 1_100_000_000, 1_050_000_000, 1_200_000_000];
-    times.iter().for_each(|time_ns| {
-        pcap.packet(*time_ns, b"x");
-    });
+    for time_ns in times {
+        pcap.packet(time_ns, b"x");
+    }
     fs::write(&path, pcap.done()).unwrap();
     let mut source = FileSource::open(FileOptions { pace: Some(2.0), ..options(&[&path]) }).unwrap();
     assert_eq!(source.next_time_ns(), Some(times[0]));

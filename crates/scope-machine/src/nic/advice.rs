@@ -229,7 +229,7 @@ fn unmendable() -> String {
 /// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the
 /// kernel, whose blocks are too small for `by_block` of them, or to the most that is kept of a packet, as
 /// `by_bound` were.
-pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
+pub fn truncation_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
     let block = (by_block > 0).then(|| Advice {
         kind: "cut_by_block",
         what: format!(
@@ -259,7 +259,7 @@ fn off_line(name: &str, words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::{Driver, Link, Place, RingSizes};
+    use crate::nic::{Driver, Link, Namespace, RingSizes};
     use scope_packet::LinkType;
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             Altered { joined: 1, split: 1, long: 1, unchecked: 2, unchecked_sent: 1, ..Altered::default() };
         let mut remedies: Vec<String> = advise(&nic).into_iter().map(|advice| advice.remedy).collect();
         remedies.extend(altered_advice(&nic, None, &all).into_iter().map(|advice| advice.remedy));
-        remedies.extend(cut_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
+        remedies.extend(truncation_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
         let down = Nic { link: Link { up: false, ..nic.link }, ..nic };
         remedies.extend(down.missing(&Ok(())).into_iter().map(|missing| missing.remedy));
         assert!(remedies.len() >= 6, "{remedies:#?}");
@@ -334,7 +334,7 @@ mod tests {
         };
         let received = Altered { joined: 1, unchecked: 1, ..Altered::default() };
         let sent = Altered { split: 1, unchecked: 1, unchecked_sent: 1, ..Altered::default() };
-        let peer = Peer { name: Some("oa".to_string()), place: Place::Named("red".to_string()) };
+        let peer = Peer { name: Some("oa".to_string()), namespace: Namespace::Named("red".to_string()) };
         let away = "ip netns exec red ethtool -K oa";
         let split = format!("{away} tso off tx-udp-segmentation off");
         let fill = format!("{away} tx off");

@@ -37,7 +37,7 @@ impl Altered {
 
     /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for
     /// (`None`: all).
-    pub fn count_cut(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
+    pub fn count_truncated(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
         if len >= original_len {
             return;
         }

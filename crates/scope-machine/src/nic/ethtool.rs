@@ -73,7 +73,7 @@ impl Ethtool {
     /// # Errors
     /// There is no such interface in this network namespace.
     pub fn link(&self, interface: &str) -> io::Result<Link> {
-        let ask = |order| {
+        let query = |order| {
             let mut request = request_for(interface)?;
             send(&self.socket, order, &mut request)?;
             Ok::<_, io::Error>(request.ifr_ifru)
@@ -81,10 +81,10 @@ impl Ethtool {
         // SAFETY: after each order the kernel has filled the member that is read, and all are plain numbers.
         let (index, kind, flags, mtu) = unsafe {
             (
-                ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
-                ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr.sa_family,
-                i32::from(ask(libc::SIOCGIFFLAGS)?.ifru_flags),
-                ask(libc::SIOCGIFMTU)?.ifru_mtu,
+                query(libc::SIOCGIFINDEX)?.ifru_ifindex,
+                query(libc::SIOCGIFHWADDR)?.ifru_hwaddr.sa_family,
+                i32::from(query(libc::SIOCGIFFLAGS)?.ifru_flags),
+                query(libc::SIOCGIFMTU)?.ifru_mtu,
             )
         };
         let (up, running) = (flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0);
@@ -96,7 +96,7 @@ impl Ethtool {
     /// # Errors
     /// The driver's: most often that it doesn't know the question (EOPNOTSUPP). So with all questions below.
     pub fn driver(&mut self, interface: &str) -> io::Result<Driver> {
-        self.ask(interface, &[GET_DRIVER])?;
+        self.query(interface, &[GET_DRIVER])?;
         Ok(answers::driver(self.buffer.bytes()))
     }
 
@@ -105,7 +105,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn rings(&mut self, interface: &str) -> io::Result<RingSizes> {
-        self.ask(interface, &[GET_RINGS]).map(answers::rings)
+        self.query(interface, &[GET_RINGS]).map(answers::rings)
     }
 
     /// Queues of the card.
@@ -113,7 +113,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn queues(&mut self, interface: &str) -> io::Result<Queues> {
-        self.ask(interface, &[GET_QUEUES]).map(answers::queues)
+        self.query(interface, &[GET_QUEUES]).map(answers::queues)
     }
 
     /// Who can stamp packets.
@@ -121,7 +121,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn timestamping(&mut self, interface: &str) -> io::Result<Timestamping> {
-        self.ask(interface, &[GET_TIMES]).map(answers::timestamping)
+        self.query(interface, &[GET_TIMES]).map(answers::timestamping)
     }
 
     /// Offloads by the names that `ethtool -k` has for the kernel's own (`rx-gro`, `rx-lro`): whether each is
@@ -132,7 +132,7 @@ impl Ethtool {
     pub fn features(&mut self, interface: &str) -> io::Result<Vec<(String, bool)>> {
         let names = self.names(interface, LIST_FEATURES)?;
         let blocks = names.len().div_ceil(32);
-        let words = self.ask(interface, &[GET_FEATURES, blocks as u32])?;
+        let words = self.query(interface, &[GET_FEATURES, blocks as u32])?;
         Ok(answers::features(words, names))
     }
 
@@ -147,19 +147,19 @@ impl Ethtool {
     }
 
     fn counter_values(&mut self, interface: &str, count: usize) -> io::Result<Vec<u64>> {
-        let words = self.ask(interface, &[GET_COUNTS, count as u32])?;
+        let words = self.query(interface, &[GET_COUNTS, count as u32])?;
         answers::counter_values(words, count)
     }
 
     fn names(&mut self, interface: &str, list: u32) -> io::Result<Vec<String>> {
-        let words = self.ask(interface, &[GET_LIST_LENGTHS, 0, 1 << list, 0])?;
+        let words = self.query(interface, &[GET_LIST_LENGTHS, 0, 1 << list, 0])?;
         let count = answers::entries(words, list, ENTRIES_MAX).ok_or(io::ErrorKind::Unsupported)?;
-        self.ask(interface, &[GET_NAMES, list, count as u32])?;
+        self.query(interface, &[GET_NAMES, list, count as u32])?;
         answers::names(self.buffer.bytes(), count)
     }
 
     /// Sends `question` and returns the buffer with the answer.
-    fn ask(&mut self, interface: &str, question: &[u32]) -> io::Result<&[u32]> {
+    fn query(&mut self, interface: &str, question: &[u32]) -> io::Result<&[u32]> {
         let mut request = request_for(interface)?;
         let words = self.buffer.words_mut();
         words[..64].fill(0);

@@ -22,13 +22,13 @@ mod kinds;
 pub mod netlink;
 pub(crate) mod peer;
 
-pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
+pub use advice::{Advice, Missing, advise, altered_advice, truncation_advice};
 pub use altered::Altered;
 pub use answers::{Driver, Queues, RingSizes, Timestamping};
 pub use counters::{NicCounters, Softnet};
 pub use ethtool::{Ethtool, Link};
 pub use kinds::{SUPPORTED, interface_names, link_type};
-pub use peer::{Peer, Peers, Place};
+pub use peer::{Namespace, Peer, Peers};
 
 use scope_packet::LinkType;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,10 @@ use super::links::{Link, LinkState};
 use crate::InterfaceState;
 
 /// News that wait at once; more are not kept until these are fetched.
-pub(crate) const NEWS_MAX: usize = 1024;
+pub(crate) const EVENTS_MAX: usize = 1024;
 
 /// What is to be told: the state, and the same in plain words.
-pub(crate) type Told = (InterfaceState, String);
+pub(crate) type StateChange = (InterfaceState, String);
 
 /// An interface as it was told last. Where it is there again after it was removed, it goes on as the same
 /// one.
@@ -37,14 +37,14 @@ impl Life {
     }
 
     /// It was removed.
-    pub(crate) fn leave(&mut self) -> Told {
+    pub(crate) fn remove(&mut self) -> StateChange {
         (self.gone, self.up) = (true, false);
         self.called = self.name.clone();
         (InterfaceState::Gone, format!("interface {} was removed; waiting for it to come back", self.name))
     }
 
     /// It is there again, and captured. It comes back down, as a rule: that is no event of its own.
-    pub(crate) fn come_back(&mut self, link: &Link) -> Told {
+    pub(crate) fn restore(&mut self, link: &Link) -> StateChange {
         (self.gone, self.mtu, self.up) = (false, link.mtu, link.state == LinkState::Up);
         self.called = link.name[..].into();
         let still = if self.up { String::new() } else { format!("; it {} so far", not_up(link.state)) };
@@ -52,7 +52,7 @@ impl Life {
     }
 
     /// Captured from now on; a word if it has no link yet.
-    pub(crate) fn start(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn start(&mut self, link: &Link) -> Option<StateChange> {
         self.up = link.state == LinkState::Up;
         (!self.up).then(|| {
             (InterfaceState::Down, format!("interface {} {}; waiting for it", self.name, not_up(link.state)))
@@ -60,7 +60,7 @@ impl Life {
     }
 
     /// One that is renamed is the same one: it keeps its first name here.
-    pub(crate) fn rename(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn rename(&mut self, link: &Link) -> Option<StateChange> {
         if *self.called == *link.name {
             return None;
         }
@@ -73,7 +73,7 @@ impl Life {
     }
 
     /// Whether packets can come, where that has changed.
-    pub(crate) fn link(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn link(&mut self, link: &Link) -> Option<StateChange> {
         let up = link.state == LinkState::Up;
         if std::mem::replace(&mut self.up, up) == up {
             return None;
@@ -89,7 +89,7 @@ impl Life {
     }
 
     /// How long its packets may be, where that has changed.
-    pub(crate) fn mtu(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn mtu(&mut self, link: &Link) -> Option<StateChange> {
         let before = std::mem::replace(&mut self.mtu, link.mtu);
         let text = || format!("interface {} has an MTU of {} bytes now", self.name, link.mtu);
         (before != link.mtu).then(|| (InterfaceState::Mtu(link.mtu), text()))
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|told| told.0), renamed("vb", "vc"));
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)), None);
         assert_eq!((&life.name[..], &life.called[..]), ("va", "vc"));
-        life.leave();
+        life.remove();
         assert_eq!(&life.called[..], "va", "what is gone is called nothing: its first name stands there");
     }
 

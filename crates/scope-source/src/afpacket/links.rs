@@ -60,7 +60,7 @@ pub(crate) enum Change {
 
 /// What was told since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct LinkChanges {
     /// In their order.
     pub changes: Vec<Change>,
     /// A new list came to its end: changes before it were missed.
@@ -122,8 +122,8 @@ impl Links {
     }
 
     /// Takes in what was told since the last look; never waits.
-    pub(crate) fn read(&mut self) -> io::Result<News> {
-        let mut news = News::default();
+    pub(crate) fn read(&mut self) -> io::Result<LinkChanges> {
+        let mut news = LinkChanges::default();
         for _ in 0..READS_MAX {
             // SAFETY: the kernel writes at most the buffer's length into it.
             let got = unsafe { libc::recv(self.fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
@@ -187,7 +187,7 @@ impl Table {
     }
 
     /// Takes in one datagram of messages. What doesn't hold together is left out.
-    pub(crate) fn take(&mut self, mut messages: &[u8], news: &mut News) {
+    pub(crate) fn take(&mut self, mut messages: &[u8], news: &mut LinkChanges) {
         while let Some(len) = u32_at(messages, 0)
             .map(|len| len as usize)
             .filter(|&len| len >= HEAD_BYTES && len <= messages.len())
@@ -197,7 +197,7 @@ impl Table {
         }
     }
 
-    fn message(&mut self, message: &[u8], news: &mut News) {
+    fn message(&mut self, message: &[u8], news: &mut LinkChanges) {
         match u16_at(message, 4) {
             Some(libc::RTM_NEWLINK) => self.new_link(message, news),
             Some(libc::RTM_DELLINK) if family(message) == Some(0) => {
@@ -215,7 +215,7 @@ impl Table {
 
     /// Bridges tell of their ports in the same words with a family of their own: that is no news of the
     /// interface.
-    fn new_link(&mut self, message: &[u8], news: &mut News) {
+    fn new_link(&mut self, message: &[u8], news: &mut LinkChanges) {
         let (Some(0), Some(kind), Some(index), Some(flags)) =
             (family(message), u16_at(message, 18), i32_at(message, 20), u32_at(message, 24))
         else {
@@ -249,10 +249,12 @@ impl Table {
         }
     }
 
-    fn end_list(&mut self, news: &mut News) {
+    fn end_list(&mut self, news: &mut LinkChanges) {
         let Some(listed) = self.listed.take() else { return };
         let missing: Vec<i32> = self.known.keys().copied().filter(|index| !listed.contains(index)).collect();
-        missing.iter().for_each(|index| drop(self.known.remove(index)));
+        for index in &missing {
+            self.known.remove(index);
+        }
         news.changes.extend(missing.into_iter().map(Change::Gone));
         news.listed = true;
         self.list_again = std::mem::take(&mut self.overflowed);
@@ -299,8 +301,8 @@ mod tests {
         )
     }
 
-    fn take(table: &mut Table, messages: &[Vec<u8>]) -> News {
-        let mut news = News::default();
+    fn take(table: &mut Table, messages: &[Vec<u8>]) -> LinkChanges {
+        let mut news = LinkChanges::default();
         table.take(&messages.concat(), &mut news);
         news
     }
@@ -340,7 +342,7 @@ mod tests {
         let mut table = Table::default();
         take(&mut table, &[named(2, UP, b"eth0\0")]);
         let news = take(&mut table, &[message(libc::RTM_DELLINK, libc::AF_BRIDGE as u8, 2, 0, &[])]);
-        assert_eq!((news, table.known.len()), (News::default(), 1));
+        assert_eq!((news, table.known.len()), (LinkChanges::default(), 1));
     }
 
     #[test]
@@ -351,7 +353,7 @@ mod tests {
         table.overflowed = true;
         let news =
             take(&mut table, &[named(3, UP, b"eth1\0"), message(libc::NLMSG_DONE as u16, 0, 0, 0, &[])]);
-        assert_eq!(news, News { changes: vec![Change::Gone(2)], listed: true });
+        assert_eq!(news, LinkChanges { changes: vec![Change::Gone(2)], listed: true });
         assert_eq!((table.known.len(), table.list_again), (1, true));
     }
 
@@ -366,11 +368,13 @@ mod tests {
         #[test]
         fn junk_never_panics(junk in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..80) {
             let mut table = Table { listed: Some(BTreeSet::new()), ..Table::default() };
-            table.take(&junk, &mut News::default());
+            table.take(&junk, &mut LinkChanges::default());
             let mut odd = named(2, UP, b"eth0\0");
             let at = cut.min(odd.len() - 1);
-            odd[at..].iter_mut().zip(&junk).for_each(|(to, from)| *to = *from);
-            table.take(&odd, &mut News::default());
+            for (to, from) in odd[at..].iter_mut().zip(&junk) {
+                *to = *from;
+            }
+            table.take(&odd, &mut LinkChanges::default());
         }
     }
 }

@@ -55,7 +55,7 @@ use device::Device;
 use fanout::FanoutGroup;
 use intake::Intake;
 use links::{Link, LinkState};
-pub use losses::{Look, Losses};
+pub use losses::{ClockReading, Losses};
 use ring::BlockRing;
 use scope_machine::nic::{Altered, SNAP_LEN_MAX};
 use scope_spelling::printable::shell_word;
@@ -249,12 +249,12 @@ struct Port {
     compared_ns: i64,
     /// Looks in a row at which the two clocks were apart.
     apart: u32,
-    kernel_times_told: bool,
+    kernel_times_reported: bool,
     warnings: Vec<String>,
 }
 
 /// What a socket is made ready for.
-struct Place<'a> {
+struct Assignment<'a> {
     link: &'a Link,
     device: Device,
     /// See [`Interface::part`].
@@ -267,11 +267,11 @@ impl Port {
     /// Needs no rights. With an error the socket comes back.
     fn prepare(
         socket: Socket,
-        place: Place<'_>,
+        place: Assignment<'_>,
         options: &AfPacketOptions,
         spec: &str,
     ) -> Result<Port, (SourceError, Option<Socket>)> {
-        let Place { link, device, part, group } = place;
+        let Assignment { link, device, part, group } = place;
         let ring = match ready(&socket, &link.name, device.timestamps, options) {
             Ok(ring) => ring,
             // With half a ring it could serve nobody.
@@ -287,7 +287,7 @@ impl Port {
             part,
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
-        let losses = Losses::begin(Look::now(0), i64::from(options.block_timeout_ms) * 1_000_000);
+        let losses = Losses::begin(ClockReading::now(0), i64::from(options.block_timeout_ms) * 1_000_000);
         let mut intake = Intake::begin(rules, losses);
         intake.wire_bytes_max = device.wire_bytes_max(&socket, &link.name).unwrap_or(u32::MAX);
         let mut port = Port {
@@ -309,7 +309,7 @@ impl Port {
             clock_ahead_ns: 0,
             compared_ns: 0,
             apart: 0,
-            kernel_times_told: false,
+            kernel_times_reported: false,
             warnings: Vec::new(),
         };
         match port.bind() {
@@ -388,7 +388,7 @@ impl Port {
             return Ok(());
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        self.intake.losses.look_again_from(Look::now(0));
+        self.intake.losses.look_again_from(ClockReading::now(0));
         self.notes.clear();
         let link = self.device.link_type;
         let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
@@ -481,8 +481,8 @@ impl Port {
         if self.apart == APART_LOOKS {
             self.warn(apart(&self.interface.name, self.clock_ahead_ns));
         }
-        if self.intake.kernel_times > 0 && !self.kernel_times_told {
-            self.kernel_times_told = true;
+        if self.intake.kernel_times > 0 && !self.kernel_times_reported {
+            self.kernel_times_reported = true;
             self.warn(format!(
                 "interface {}: some packets carry the kernel's time, not the card's",
                 self.interface.name
@@ -492,10 +492,10 @@ impl Port {
 
     /// Reads the kernel's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        let begun = Look::now(self.clock_ahead_ns);
+        let begun = ClockReading::now(self.clock_ahead_ns);
         let counts =
             self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        self.intake.count(counts, begun, Look::now(self.clock_ahead_ns), sink);
+        self.intake.count(counts, begun, ClockReading::now(self.clock_ahead_ns), sink);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fanout::Groups;
 use super::pattern::Pattern;
-use super::source::{AfPacketSource, Wanted};
+use super::source::{AfPacketSource, Request};
 use super::{AfPacketOptions, WORKERS_MAX};
 use crate::SourceError;
 
@@ -20,7 +20,7 @@ use crate::SourceError;
 /// `System` for the rest.
 pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>, SourceError> {
     let groups = (options.workers > 1).then(|| Arc::new(Groups::new(options.fanout)));
-    let wanted = Wanted {
+    let wanted = Request {
         pattern: Pattern::new(&options.interface),
         options: options.clone(),
         spec: spec.into(),
@@ -44,7 +44,7 @@ pub fn open_shared(wishes: &[(AfPacketOptions, String)]) -> Result<AfPacketSourc
         options.check().map_err(|cause| SourceError::spec(spec, cause))?;
         let (pattern, options) =
             (Pattern::new(&options.interface), AfPacketOptions { workers: 1, ..options.clone() });
-        wanted.push(Wanted { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
+        wanted.push(Request { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
     }
     let source = begin(vec![AfPacketSource::new(wanted, true)?])?.pop();
     Ok(source.expect("as many as were put in"))

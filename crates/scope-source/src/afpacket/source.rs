@@ -19,9 +19,9 @@
 //! | `books` | the counts |
 
 mod beginning;
-mod books;
-mod taking;
-mod telling;
+mod counters;
+mod reporting;
+mod sockets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
@@ -38,8 +38,8 @@ use super::outages::Outages;
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
 use super::{AfPacketOptions, COUNT_EVERY_NS, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
-use crate::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
-use taking::Refused;
+use crate::{InterfaceCounters, InterfaceEvent, Polled, Source, SourceCounters, SourceError, Timing};
+use sockets::Refused;
 
 /// Interfaces that one source captures at once; more are not captured, which is told.
 pub const PORTS_MAX: usize = 64;
@@ -49,7 +49,7 @@ pub const INTERFACES_KNOWN_MAX: usize = 4096;
 
 /// What is asked for: an interface, or all that match.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct Request {
     pub pattern: Pattern,
     pub options: AfPacketOptions,
     pub spec: String,
@@ -60,7 +60,7 @@ pub(super) struct Wanted {
 }
 
 /// An interface that is or was captured, by its number in the source.
-struct Known {
+struct KnownInterface {
     interface: Interface,
     /// As it was told last.
     life: Life,
@@ -74,7 +74,7 @@ struct Known {
 /// One worker's share of live capture.
 pub struct AfPacketSource {
     name: String,
-    wanted: Vec<Wanted>,
+    wanted: Vec<Request>,
     /// Tells what becomes of interfaces; the other workers of the same interfaces keep silent.
     leads: bool,
     links: Links,
@@ -85,7 +85,7 @@ pub struct AfPacketSource {
     ports: Vec<Port>,
     /// Sockets that serve no interface and have no ring.
     spares: Vec<Socket>,
-    known: Vec<Known>,
+    known: Vec<KnownInterface>,
     /// Counters of all sockets that serve others now.
     before: SourceCounters,
     /// Interfaces, by number, of which more has changed since it was last told than what their sockets count.
@@ -96,7 +96,7 @@ pub struct AfPacketSource {
     refused: BTreeMap<i32, Refused>,
     /// Some interface may be taken up that was not so far.
     unserved: bool,
-    news: Vec<InterfaceNews>,
+    news: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// Nothing can come any more.
     failure: Option<SourceError>,
@@ -105,7 +105,7 @@ pub struct AfPacketSource {
 }
 
 impl AfPacketSource {
-    pub(super) fn new(wanted: Vec<Wanted>, leads: bool) -> Result<AfPacketSource, SourceError> {
+    pub(super) fn new(wanted: Vec<Request>, leads: bool) -> Result<AfPacketSource, SourceError> {
         let links = Links::open().map_err(|cause| SourceError::System {
             place: "asking for the list of interfaces".to_string(),
             cause,
@@ -152,12 +152,12 @@ impl AfPacketSource {
         };
         for change in &news.changes {
             match change {
-                Change::Gone(index) => self.leave(*index),
+                Change::Gone(index) => self.release(*index),
                 Change::Link(link) => self.changed(link),
             }
         }
         if news.listed {
-            self.leave_what_was_replaced();
+            self.release_replaced();
         }
         if self.unserved || news.listed {
             self.unserved = false;
@@ -168,7 +168,7 @@ impl AfPacketSource {
     }
 
     /// An interface was removed: its socket takes what it still has.
-    fn leave(&mut self, index: i32) {
+    fn release(&mut self, index: i32) {
         self.refused.remove(&index);
         let Some(port) =
             self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == index)
@@ -178,19 +178,21 @@ impl AfPacketSource {
         port.stage = Stage::Leaving(Instant::now());
         let number = port.intake.interface as usize;
         self.changed.insert(number);
-        let told = self.known[number].life.leave();
-        self.tell_of(number, Some(told));
+        let change = self.known[number].life.remove();
+        self.report_change(number, Some(change));
         self.note_outage(number);
     }
 
     /// After a new list: an interface may have been replaced by one of the same number, which the kernel says
     /// of the socket.
-    fn leave_what_was_replaced(&mut self) {
+    fn release_replaced(&mut self) {
         let bound = self.ports.iter().filter(|port| port.stage == Stage::Bound);
         let replaced =
             bound.filter(|port| port.socket.bound_index().is_ok_and(|index| index != port.device.index));
         let replaced: Vec<i32> = replaced.map(|port| port.device.index).collect();
-        replaced.into_iter().for_each(|index| self.leave(index));
+        for index in replaced {
+            self.release(index);
+        }
     }
 
     /// An interface is there, changed or new.
@@ -210,7 +212,9 @@ impl AfPacketSource {
         let life = &mut self.known[number].life;
         let (name, state, mtu) = (life.rename(link), life.link(link), life.mtu(link));
         let is_of_mtu = mtu.is_some();
-        [name, state, mtu].into_iter().for_each(|told| self.tell_of(number, told));
+        for change in [name, state, mtu] {
+            self.report_change(number, change);
+        }
         self.note_outage(number);
         if is_of_mtu {
             self.warn_of_long_frames(number, link);
@@ -218,13 +222,15 @@ impl AfPacketSource {
     }
 
     /// Follows the interfaces, and makes known to the sink which there are and which can bring nothing.
-    fn hear_of_links(&mut self, sink: &mut dyn Sink) {
+    fn report_links(&mut self, sink: &mut dyn Sink) {
         self.follow_links();
-        self.known[self.announced..].iter().for_each(|known| sink.interface(&known.interface));
+        for known in &self.known[self.announced..] {
+            sink.interface(&known.interface);
+        }
         self.announced = self.known.len();
         let ports = &self.ports;
         let of_port = |number| ports.iter().rfind(|port| port.intake.interface as usize == number);
-        self.outages.tell(sink, |number| of_port(number).map_or(0, |port| port.clock_ahead_ns));
+        self.outages.report(sink, |number| of_port(number).map_or(0, |port| port.clock_ahead_ns));
     }
 
     /// An interface's life has changed, or begun.
@@ -243,7 +249,7 @@ impl AfPacketSource {
         while packets < POLL_PACKETS {
             if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
                 // What became of interfaces before these packets came is told before them.
-                self.hear_of_links(sink);
+                self.report_links(sink);
             }
             let ready = self
                 .ports
@@ -264,8 +270,10 @@ impl AfPacketSource {
 
     /// Reads all counts, and reports what was lost, and up to when that is known.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
-        self.tell_counted(sink);
+        for port in &mut self.ports {
+            port.count_losses(sink)?;
+        }
+        self.report_counted(sink);
         Ok(())
     }
 
@@ -297,7 +305,7 @@ impl AfPacketSource {
     /// Says up to when losses are known: the kernel counts a loss when it happens, and every loss before the
     /// last look was reported. So nothing that was captured behind that look counts as settled before the
     /// next one.
-    fn tell_counted(&self, sink: &mut dyn Sink) {
+    fn report_counted(&self, sink: &mut dyn Sink) {
         let looked_ns = self.ports.iter().map(|port| port.intake.losses.looked_ns()).min();
         sink.counted(looked_ns.unwrap_or_else(realtime_ns));
     }
@@ -343,13 +351,13 @@ impl Source for AfPacketSource {
         if self.ended {
             return Ok(Polled::Ended);
         }
-        self.hear_of_links(sink);
-        self.tell_counted(sink);
+        self.report_links(sink);
+        self.report_counted(sink);
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_blocks(sink)?;
         if packets == 0 {
             self.wait()?;
-            self.hear_of_links(sink);
+            self.report_links(sink);
             // Before the look at the rings: what comes after this look is younger.
             clock_ns = realtime_ns();
             packets = self.take_blocks(sink)?;
@@ -358,7 +366,9 @@ impl Source for AfPacketSource {
         self.count_losses(sink)?;
         self.park();
         if packets > 0 {
-            self.ports.iter_mut().for_each(|port| port.compare_clocks(clock_ns));
+            for port in &mut self.ports {
+                port.compare_clocks(clock_ns);
+            }
             return Ok(Polled::Packets);
         }
         if self.is_drained() {
@@ -379,18 +389,22 @@ impl Source for AfPacketSource {
         self.all_counters()
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
-        self.tell_counters(into, changed);
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+        self.report_counters(into, changed);
     }
 
     fn stop(&mut self) {
-        self.ports.iter_mut().for_each(Port::shut_gate);
+        for port in &mut self.ports {
+            port.shut_gate();
+        }
         self.stopped = Some(Instant::now());
     }
 
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        self.ports.iter_mut().for_each(|port| warnings.append(&mut port.warnings));
+        for port in &mut self.ports {
+            warnings.append(&mut port.warnings);
+        }
         warnings
     }
 
@@ -408,7 +422,7 @@ impl Source for AfPacketSource {
         self.ports.iter().flat_map(of_port).collect()
     }
 
-    fn news(&mut self) -> Vec<InterfaceNews> {
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
         std::mem::take(&mut self.news)
     }
 }

@@ -85,7 +85,11 @@ impl Interfaces {
     /// Gives the interface its number; `None` beyond [`INTERFACES_MAX`].
     pub(super) fn add(&mut self, interface: Interface) -> Option<u32> {
         let number = self.list.len();
-        (number < INTERFACES_MAX).then(|| self.list.push(interface)).map(|()| number as u32)
+        if number >= INTERFACES_MAX {
+            return None;
+        }
+        self.list.push(interface);
+        Some(number as u32)
     }
 
     /// Notes that packets of `interface` are missing in a span, in ns: `lost` of them, where that is known.

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use crate::afpacket::life::{Life, Told};
+use crate::afpacket::life::{Life, StateChange};
 use crate::afpacket::links::{Change, Link, LinkState, Links};
 use crate::afpacket::outages::Outages;
 use crate::afpacket::socket::bound_index;
@@ -45,7 +45,7 @@ impl Follow {
     }
 
     /// Said once at the start, where nothing can come yet.
-    pub(super) fn start(&mut self, now_ns: i64) -> Option<Told> {
+    pub(super) fn start(&mut self, now_ns: i64) -> Option<StateChange> {
         let link = self.links.get(self.index?)?;
         let told = self.life.start(link);
         self.outages.note(OWN, &self.life, true, now_ns);
@@ -57,7 +57,7 @@ impl Follow {
         &mut self,
         socket: Option<BorrowedFd<'_>>,
         now_ns: impl Fn() -> i64,
-    ) -> io::Result<Vec<Told>> {
+    ) -> io::Result<Vec<StateChange>> {
         self.outages.look(now_ns());
         let news = self.links.read()?;
         let mut told = Vec::new();
@@ -87,9 +87,9 @@ impl Follow {
         Ok(told)
     }
 
-    fn leave(&mut self) -> Told {
+    fn leave(&mut self) -> StateChange {
         (self.index, self.look_again) = (None, true);
-        self.life.leave()
+        self.life.remove()
     }
 
     /// The interface that may be captured in the place of the one that is gone; the same one is named again
@@ -102,9 +102,9 @@ impl Follow {
     }
 
     /// It is captured again, as `link`.
-    pub(super) fn come_back(&mut self, link: &Link, now_ns: i64) -> Told {
+    pub(super) fn come_back(&mut self, link: &Link, now_ns: i64) -> StateChange {
         self.index = Some(link.index);
-        let told = self.life.come_back(link);
+        let told = self.life.restore(link);
         self.outages.note(OWN, &self.life, true, now_ns);
         told
     }

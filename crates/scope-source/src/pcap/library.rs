@@ -99,7 +99,7 @@ pub(super) struct Counts {
 }
 
 /// What is asked of a capture.
-pub(super) struct Wanted<'a> {
+pub(super) struct CaptureOptions<'a> {
     pub interface: &'a str,
     pub snap_len: u32,
     pub promiscuous: bool,
@@ -150,7 +150,7 @@ impl Handle {
 
 impl Capture {
     /// Begins to capture; the texts are libpcap's warnings.
-    pub(super) fn begin(wanted: &Wanted<'_>) -> Result<(Capture, Vec<String>), Refused> {
+    pub(super) fn begin(wanted: &CaptureOptions<'_>) -> Result<(Capture, Vec<String>), Refused> {
         let name = CString::new(wanted.interface).map_err(|_| Refused::NoInterface)?;
         let mut cause = [0 as c_char; ERROR_BYTES];
         // SAFETY: the name ends with a NUL and lives through the call; the buffer has the size that libpcap

@@ -24,17 +24,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libc::{BPF_K, BPF_RET, sock_filter};
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, TimestampSource};
 
-use crate::afpacket::life::{NEWS_MAX, Told};
+use crate::afpacket::life::{EVENTS_MAX, StateChange};
 use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
-use crate::afpacket::{Look, Losses};
+use crate::afpacket::{ClockReading, Losses};
 use crate::own_traffic::{self, Connection};
 use crate::plan::PcapPlan;
 use crate::{
-    InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
+    InterfaceCounters, InterfaceEvent, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
 };
 use follow::Follow;
-use library::{Capture, Counts, Refused, Wanted};
+use library::{Capture, CaptureOptions, Counts, Refused};
 use scope_machine::nic::SNAP_LEN_MAX;
 use wire::Wire;
 
@@ -84,7 +84,7 @@ pub struct PcapSource {
     wire: Wire,
     timeout: Duration,
     notes: Vec<String>,
-    news: Vec<InterfaceNews>,
+    news: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// The bytes of the batch at hand.
     bytes: Vec<u8>,
@@ -142,7 +142,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         batch: Vec::with_capacity(BATCH_PACKETS_MAX),
         counters: SourceCounters::default(),
         counted: Counts::default(),
-        losses: Losses::begin(Look::now(0), slack_ns),
+        losses: Losses::begin(ClockReading::now(0), slack_ns),
         newest_ns: 0,
         opened_ns,
         stopped: None,
@@ -151,7 +151,9 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         failure: None,
         ended: false,
     };
-    down.into_iter().for_each(|told| source.tell(told));
+    if let Some(change) = down {
+        source.report(change);
+    }
     Ok(source)
 }
 
@@ -165,7 +167,7 @@ struct Begun {
 /// Begins to capture, at the start and whenever the interface is back.
 fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError> {
     let name = &plan.interface;
-    let wanted = Wanted {
+    let wanted = CaptureOptions {
         interface: name,
         snap_len: snap_len(plan),
         promiscuous: plan.promiscuous,
@@ -237,9 +239,9 @@ fn fault(doing: &str, interface: &str, words: String) -> SourceError {
 }
 
 impl PcapSource {
-    fn tell(&mut self, (state, text): Told) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push(InterfaceNews { interface: self.name.to_string(), state, text });
+    fn report(&mut self, (state, text): StateChange) {
+        if self.news.len() < EVENTS_MAX {
+            self.news.push(InterfaceEvent { interface: self.name.to_string(), state, text });
         }
     }
 
@@ -247,10 +249,14 @@ impl PcapSource {
     fn follow_interface(&mut self) {
         let Some(follow) = &mut self.follow else { return };
         match follow.look(self.capture.as_ref().and_then(Capture::descriptor), realtime_ns) {
-            Ok(told) => told.into_iter().for_each(|told| match told.0 {
-                InterfaceState::Gone => self.leave(told),
-                _ => self.tell(told),
-            }),
+            Ok(changes) => {
+                for change in changes {
+                    match change.0 {
+                        InterfaceState::Gone => self.leave(change),
+                        _ => self.report(change),
+                    }
+                }
+            }
             Err(cause) => {
                 let text = format!(
                     "changes of interface {} are not told any more: {cause}; start again to follow them",
@@ -269,16 +275,16 @@ impl PcapSource {
 
     /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are
     /// given up stay so.
-    fn leave(&mut self, (state, waiting): Told) {
+    fn leave(&mut self, (state, waiting): StateChange) {
         self.left = self.capture.is_some().then(Instant::now);
         match may_capture() {
             Err(cause) if is_forbidden(&cause) => {
-                self.tell((state, format!("interface {} was removed", self.name)));
+                self.report((state, format!("interface {} was removed", self.name)));
                 let error = SourceError::NotAgain { interface: self.name.to_string(), cause };
-                self.tell((InterfaceState::Refused, error.to_string()));
+                self.report((InterfaceState::Refused, error.to_string()));
                 self.failure = Some(error);
             }
-            _ => self.tell((state, waiting)),
+            _ => self.report((state, waiting)),
         }
     }
 
@@ -299,7 +305,7 @@ impl PcapSource {
             // Gone again, which the system tells.
             Err(SourceError::NoInterface { .. }) => return,
             Err(error) => {
-                self.tell((
+                self.report((
                     InterfaceState::Refused,
                     format!("interface {} is not captured: {error}", self.name),
                 ));
@@ -309,11 +315,11 @@ impl PcapSource {
         };
         self.wire = Wire::of(&self.name, begun.interface.link_type);
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
-        self.losses.look_again_from(Look::now(0));
+        self.losses.look_again_from(ClockReading::now(0));
         let Some(follow) = &mut self.follow else { return };
         let (state, text) = follow.come_back(&link, realtime_ns());
         let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
-        self.tell((state, text + &notes));
+        self.report((state, text + &notes));
     }
 
     /// The number of the interface, which is a new one if it has another link type than ever before; `None`:
@@ -322,10 +328,11 @@ impl PcapSource {
         if let Some(number) = self.interfaces.iter().position(|known| known == interface) {
             return Some(number);
         }
-        (self.interfaces.len() < LINK_TYPES_MAX).then(|| {
-            self.interfaces.push(interface.clone());
-            self.interfaces.len() - 1
-        })
+        if self.interfaces.len() >= LINK_TYPES_MAX {
+            return None;
+        }
+        self.interfaces.push(interface.clone());
+        Some(self.interfaces.len() - 1)
     }
 
     /// Closes the capture of an interface that was removed, once the system has handed over all that it held.
@@ -418,9 +425,13 @@ impl PcapSource {
 
     /// Pushes what is there; returns the number of packets.
     fn take_batches(&mut self, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
+        for interface in &self.interfaces[self.announced..] {
+            sink.interface(interface);
+        }
         self.announced = self.interfaces.len();
-        self.follow.iter_mut().for_each(|follow| follow.outages.tell(sink, |_| 0));
+        if let Some(follow) = &mut self.follow {
+            follow.outages.report(sink, |_| 0);
+        }
         let mut packets = 0;
         let mut counted_ns = realtime_ns();
         for _ in 0..POLL_BATCHES {
@@ -461,7 +472,7 @@ impl PcapSource {
             sink.counted(realtime_ns());
             return Ok(());
         };
-        let begun = Look::now(0);
+        let begun = ClockReading::now(0);
         let counts = capture.counts().map_err(|words| fault("reading the counts", &self.name, words))?;
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
@@ -469,7 +480,7 @@ impl PcapSource {
         self.counters.offered =
             self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
-        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, Look::now(0)) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, ClockReading::now(0)) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
         sink.counted(self.losses.looked_ns());
@@ -558,7 +569,7 @@ impl Source for PcapSource {
         std::mem::take(&mut self.warnings)
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let called = self.follow.as_ref().map_or(&self.name, |follow| &follow.life.called);
         let Some(entry) = into.first_mut() else {
             return into.push(InterfaceCounters {
@@ -574,7 +585,7 @@ impl Source for PcapSource {
         changed.push(0);
     }
 
-    fn news(&mut self) -> Vec<InterfaceNews> {
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
         std::mem::take(&mut self.news)
     }
 }

@@ -41,6 +41,6 @@ impl Wire {
             altered.long += u64::from(packet.original_len > self.bytes_max);
         }
         let asked = Some(snap_len as usize).filter(|&bytes| bytes > 0);
-        altered.count_cut(packet.original_len as usize, packet.len, asked);
+        altered.count_truncated(packet.original_len as usize, packet.len, asked);
     }
 }

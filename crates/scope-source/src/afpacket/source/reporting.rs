@@ -1,24 +1,24 @@
 //! What is told of interfaces: each change once, by one of the workers that share them.
 
-use super::super::life::{NEWS_MAX, Told};
+use super::super::life::{EVENTS_MAX, StateChange};
 use super::super::links::Link;
 use super::AfPacketSource;
-use crate::{InterfaceNews, InterfaceState};
+use crate::{InterfaceEvent, InterfaceState};
 
 impl AfPacketSource {
     /// Tells what all workers of the interface see alike, and what is this one's own trouble.
-    pub(super) fn tell(&mut self, interface: &str, state: InterfaceState, text: String) {
+    pub(super) fn report(&mut self, interface: &str, state: InterfaceState, text: String) {
         if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost))
-            && self.news.len() < NEWS_MAX
+            && self.news.len() < EVENTS_MAX
         {
-            self.news.push(InterfaceNews { interface: interface.to_string(), state, text });
+            self.news.push(InterfaceEvent { interface: interface.to_string(), state, text });
         }
     }
 
     /// The same of an interface that is or was captured.
-    pub(super) fn tell_of(&mut self, number: usize, told: Option<Told>) {
+    pub(super) fn report_change(&mut self, number: usize, told: Option<StateChange>) {
         if let Some((state, text)) = told {
-            self.tell(&self.known[number].life.name.clone(), state, text);
+            self.report(&self.known[number].life.name.clone(), state, text);
         }
     }
 
@@ -28,24 +28,24 @@ impl AfPacketSource {
         port.map_or_else(String::new, |port| port.notes.iter().map(|note| format!("; {note}")).collect())
     }
 
-    pub(super) fn tell_of_new(&mut self, number: usize, link: &Link, wanted: usize) {
+    pub(super) fn report_new(&mut self, number: usize, link: &Link, wanted: usize) {
         let pattern = self.wanted[wanted].pattern.text();
         let text = format!("interface {} matches '{pattern}': captured from now on", link.name)
             + &self.notes_of(number);
-        self.tell(&link.name, InterfaceState::New, text);
-        self.tell_of_start(number, link);
+        self.report(&link.name, InterfaceState::New, text);
+        self.report_start(number, link);
     }
 
-    pub(super) fn tell_of_back(&mut self, number: usize, link: &Link) {
-        let (state, text) = self.known[number].life.come_back(link);
-        self.tell(&link.name, state, text + &self.notes_of(number));
+    pub(super) fn report_back(&mut self, number: usize, link: &Link) {
+        let (state, text) = self.known[number].life.restore(link);
+        self.report(&link.name, state, text + &self.notes_of(number));
         self.note_outage(number);
     }
 
     /// An interface that is captured from now on and may have no link yet.
-    pub(super) fn tell_of_start(&mut self, number: usize, link: &Link) {
+    pub(super) fn report_start(&mut self, number: usize, link: &Link) {
         let told = self.known[number].life.start(link);
-        self.tell_of(number, told);
+        self.report_change(number, told);
         self.note_outage(number);
     }
 
