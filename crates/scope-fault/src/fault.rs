@@ -59,10 +59,10 @@ impl Subject {
 /// What kind of fault it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Something that was said is wrong.
+    /// A given setting is wrong.
     #[default]
     Wrong,
-    /// Something that a run needs hasn't been said.
+    /// A setting that a run needs is missing.
     Missing,
 }
 
@@ -187,7 +187,7 @@ impl Fault {
         self
     }
 
-    /// Of what hasn't been said.
+    /// Of what is missing.
     #[must_use]
     pub fn missing(mut self) -> Fault {
         self.kind = Kind::Missing;

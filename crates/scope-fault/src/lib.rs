@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `fault` | [`Fault`]: what it is about ([`Subject`]), where that stands, cause and remedy |
 //! | `location` | where something stands ([`Where`]): on the command line, or in a file |
-//! | `sentence` | [`Sentence`]: words in which other settings are named by value, so that each reader sees them as he writes them |
+//! | `sentence` | [`Sentence`]: words in which other settings are named by value, so that each reader sees them as the reader writes them |
 //! | `limits` | what helps against limits of the system |
 //! | `render` | the two renderings of a fault: text (`Display`) and JSON |
 //!
@@ -18,8 +18,8 @@
 //! let fault = fault.in_file("run.toml", Some(3));
 //! assert_eq!(fault.to_string(), "run.toml:3: all: there is no file that would have every window; add write = \"FILE\"");
 //! ```
-//! Absent on purpose: what happens to whoever wrote it. No exit code, no status of HTTP, no escaping for a
-//! terminal: that is the border's, which takes the fault as it is. Nobody reads a rendered fault.
+//! Absent on purpose: consequences. No exit code, no status of HTTP, no escaping for a terminal: that is the
+//! border's task. No code reads a rendered fault.
 
 mod fault;
 mod limits;

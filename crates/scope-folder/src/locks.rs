@@ -49,7 +49,7 @@ fn lock_call(
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: bytes.start as libc::off_t,
         l_len: bytes.end.saturating_sub(bytes.start) as libc::off_t,
-        l_pid: 0, // so that is asked for of locks of openings
+        l_pid: 0, // required for locks of openings
     };
     // SAFETY: the descriptor is open while `file` is lent, and the kernel reads and writes the one structure,
     // which outlives the call.

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from
+//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that are not called from
 //! outside of this crate.
 
 use crate::groups;

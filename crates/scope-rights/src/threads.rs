@@ -157,7 +157,7 @@ mod tests {
     fn every_thread_does_the_task_once_also_those_that_sleep_wait_or_compute() {
         let stop = Arc::new(AtomicBool::new(false));
         let ready = Arc::new(Barrier::new(4));
-        let (told, is_told) = channel::<()>();
+        let (release, released) = channel::<()>();
         let (at, until) = (ready.clone(), stop.clone());
         let computes = std::thread::spawn(move || {
             at.wait();
@@ -169,7 +169,7 @@ mod tests {
         let at = ready.clone();
         let waits = std::thread::spawn(move || {
             at.wait();
-            let _ = is_told.recv();
+            let _ = released.recv();
             this_thread()
         });
         let (at, until) = (ready.clone(), stop.clone());
@@ -182,10 +182,10 @@ mod tests {
         });
         ready.wait();
         let done: &'static Mutex<Vec<Tid>> = lasting(Mutex::new(Vec::with_capacity(1000)));
-        // A lock is taken by one thread at a time here: each is asked when the one before has answered.
+        // A lock is taken by one thread at a time here: each is signalled when the one before has answered.
         let answered = in_each(lasting(move |thread| done.lock().unwrap().push(thread))).unwrap();
         stop.store(true, Ordering::Relaxed);
-        drop(told);
+        drop(release);
         let threads =
             [computes.join().unwrap(), waits.join().unwrap(), sleeps.join().unwrap(), this_thread()];
         let done = done.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! Sources as they are meant: what a text of [`spec`](crate::spec) comes to, and what opening one is given.
+//! Sources as they are meant: what [`spec`](crate::spec) reads from a text, and what opening one needs.
 
 use crate::synth::SynthOptions;
 use scope_machine::cpus::Placement;
@@ -17,7 +17,7 @@ pub struct AfPacketPlan {
     pub spares: Option<u32>,
     /// Bytes kept of each packet; `None`: all.
     pub snap_len: Option<u32>,
-    /// Take packets for other hosts, too.
+    /// Also capture packets for other hosts.
     pub promiscuous: bool,
     /// Bytes of a block of the kernel's ring; `None`: chosen from the link's speed.
     pub block_bytes: Option<u32>,
@@ -25,7 +25,7 @@ pub struct AfPacketPlan {
     pub blocks: Option<u32>,
     /// Longest that the kernel keeps a block with packets, ms; `None`: chosen.
     pub timeout_ms: Option<u32>,
-    /// Leave out the ssh session that this program was started from.
+    /// Omit the ssh session that this program was started from.
     pub exclude_self: bool,
 }
 
@@ -53,13 +53,13 @@ pub struct PcapPlan {
     pub interface: String,
     /// Bytes kept of each packet; `None`: all.
     pub snap_len: Option<u32>,
-    /// Take packets for other hosts, too.
+    /// Also capture packets for other hosts.
     pub promiscuous: bool,
     /// Longest that the system holds packets back, ms.
     pub timeout_ms: u32,
     /// The system's memory for packets that wait, bytes.
     pub buffer_bytes: u32,
-    /// Leave out the ssh session that this program was started from.
+    /// Omit the ssh session that this program was started from.
     pub exclude_self: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct SourceSpec {
     /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with
     /// all others.
     pub share: Option<u32>,
-    /// Only packets that this filter takes are recorded; `None`: all.
+    /// Only packets that match this filter are recorded; `None`: all.
     pub prefilter: Option<String>,
     /// Where its workers run.
     pub placement: Placement,
@@ -130,7 +130,7 @@ impl SourcePlan {
         }
     }
 
-    /// Bytes that it keeps of a packet, as they were asked for; `None`: all.
+    /// Bytes that it is to keep of a packet; `None`: all.
     pub fn snap_len(&self) -> Option<u32> {
         let snap_len = match self {
             SourcePlan::AfPacket(plan) => plan.snap_len,
@@ -141,7 +141,7 @@ impl SourcePlan {
         snap_len.filter(|&bytes| bytes > 0)
     }
 
-    /// The same to be set; `None`: it makes whole packets.
+    /// The same, to be set; `None`: it makes whole packets.
     pub fn snap_len_mut(&mut self) -> Option<&mut Option<u32>> {
         match self {
             SourcePlan::AfPacket(plan) => Some(&mut plan.snap_len),
@@ -160,7 +160,7 @@ impl SourcePlan {
         }
     }
 
-    /// Whether it leaves out this program's own traffic.
+    /// Whether it omits this program's own traffic.
     pub fn excludes_self(&self) -> bool {
         match self {
             SourcePlan::AfPacket(plan) => plan.exclude_self,
@@ -169,7 +169,7 @@ impl SourcePlan {
         }
     }
 
-    /// Has it leave that out; whether it captures an interface, as only such can.
+    /// Makes it omit that; false where it captures no interface, and so can't.
     pub fn exclude_self(&mut self) -> bool {
         match self {
             SourcePlan::AfPacket(plan) => plan.exclude_self = true,

@@ -57,7 +57,7 @@ pub const AFPACKET: &[OptionHelp] = &[
          thread: 0)",
     ),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
-    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("promisc", "off", "on or off: also capture packets for other hosts (on)"),
     option(
         "block",
         "1MiB",
@@ -65,13 +65,9 @@ pub const AFPACKET: &[OptionHelp] = &[
     ),
     option("blocks", "64", "blocks of each worker's ring (chosen from the link's speed)"),
     option("timeout", "4ms", "how long the kernel keeps a block with packets (chosen from the link's speed)"),
-    option(
-        "exclude-self",
-        "on",
-        "on or off: leave out the ssh session that this program was started from (off)",
-    ),
+    option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -79,16 +75,12 @@ pub const AFPACKET: &[OptionHelp] = &[
 /// Options of `pcap:IFACE`.
 pub const PCAP: &[OptionHelp] = &[
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
-    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("promisc", "off", "on or off: also capture packets for other hosts (on)"),
     option("timeout", "4ms", "how long the system may hold packets back (4ms)"),
     option("buffer", "64MiB", "the system's memory for packets that wait (64MiB)"),
-    option(
-        "exclude-self",
-        "on",
-        "on or off: leave out the ssh session that this program was started from (off)",
-    ),
+    option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -99,7 +91,7 @@ pub const FILE: &[OptionHelp] = &[
     option("workers", "2", "threads that share the packets by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -128,7 +120,7 @@ pub const SYNTH: &[OptionHelp] = &[
     option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
     option("workers", "2", "threads that share the flows (1)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -164,9 +156,10 @@ pub fn parse(text: &str) -> Result<SourceSpec, Vec<Fault>> {
         let fault = Fault::of_source(text).cause(format!("{what_is} is missing"));
         options.faults.push(fault.remedy(format!("write {}", usage(kind, what_is, known))));
     }
-    let share = options.take("share", share);
-    let prefilter = options.take("prefilter", filter);
-    let placement = Placement { cpus: options.take("cpus", parse_cpus), node: options.take("numa", whole) };
+    let share = options.read_value("share", share);
+    let prefilter = options.read_value("prefilter", filter);
+    let placement =
+        Placement { cpus: options.read_value("cpus", parse_cpus), node: options.read_value("numa", whole) };
     let plan = match kind {
         "afpacket" => SourcePlan::AfPacket(afpacket(what, &mut options)),
         "pcap" => SourcePlan::Pcap(pcap(what, &mut options)),
@@ -188,34 +181,34 @@ pub fn escape(what: &str) -> String {
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
     AfPacketPlan {
         interface,
-        workers: options.take("workers", live_workers).unwrap_or(1),
-        spares: options.take("spare", spares),
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
-        promiscuous: options.take("promisc", switch).unwrap_or(true),
-        block_bytes: options.take("block", block_bytes),
-        blocks: options.take("blocks", blocks),
-        timeout_ms: options.take("timeout", timeout_ms),
-        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
+        workers: options.read_value("workers", live_workers).unwrap_or(1),
+        spares: options.read_value("spare", spares),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.read_value("promisc", switch).unwrap_or(true),
+        block_bytes: options.read_value("block", block_bytes),
+        blocks: options.read_value("blocks", blocks),
+        timeout_ms: options.read_value("timeout", timeout_ms),
+        exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
     }
 }
 
 fn pcap(interface: String, options: &mut Options<'_>) -> PcapPlan {
     PcapPlan {
         interface,
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
-        promiscuous: options.take("promisc", switch).unwrap_or(true),
-        timeout_ms: options.take("timeout", timeout_ms).unwrap_or(4),
-        buffer_bytes: options.take("buffer", buffer_bytes).unwrap_or(64 << 20),
-        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.read_value("promisc", switch).unwrap_or(true),
+        timeout_ms: options.read_value("timeout", timeout_ms).unwrap_or(4),
+        buffer_bytes: options.read_value("buffer", buffer_bytes).unwrap_or(64 << 20),
+        exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
     }
 }
 
 fn file(path: String, options: &mut Options<'_>) -> FilePlan {
     FilePlan {
         path,
-        pace: options.take("pace", multiple).unwrap_or(None),
-        workers: options.take("workers", workers).unwrap_or(1),
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
+        pace: options.read_value("pace", multiple).unwrap_or(None),
+        workers: options.read_value("workers", workers).unwrap_or(1),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
     }
 }
 
@@ -223,21 +216,23 @@ fn synth(options: &mut Options<'_>) -> SynthOptions {
     let default = SynthOptions::default();
     let read_well = options.faults.len();
     let meant = SynthOptions {
-        rate: options.take("rate", parse_count),
-        size: options.take("size", size).unwrap_or(default.size),
-        flows: options.take("flows", |text| narrowed(text, parse_count(text)?)).unwrap_or(default.flows),
-        vlan_ppm: options.take("vlan", parse_percent).unwrap_or(default.vlan_ppm),
-        ipv6_ppm: options.take("ipv6", parse_percent).unwrap_or(default.ipv6_ppm),
-        seed: options.take("seed", whole).unwrap_or(default.seed),
-        time_ns: options.take("time", parse_duration_ns),
-        packets: options.take("packets", parse_count),
-        trigger_at_ns: options.take("trigger-at", parse_duration_ns),
-        start_ns: options.take("start", parse_time_ns),
-        pace_max: options.take("pace", synth_pace).unwrap_or(default.pace_max),
-        prepare: options.take("prepare", prepare).unwrap_or(default.prepare),
-        workers: options.take("workers", workers).unwrap_or(default.workers),
+        rate: options.read_value("rate", parse_count),
+        size: options.read_value("size", size).unwrap_or(default.size),
+        flows: options
+            .read_value("flows", |text| narrowed(text, parse_count(text)?))
+            .unwrap_or(default.flows),
+        vlan_ppm: options.read_value("vlan", parse_percent).unwrap_or(default.vlan_ppm),
+        ipv6_ppm: options.read_value("ipv6", parse_percent).unwrap_or(default.ipv6_ppm),
+        seed: options.read_value("seed", whole).unwrap_or(default.seed),
+        time_ns: options.read_value("time", parse_duration_ns),
+        packets: options.read_value("packets", parse_count),
+        trigger_at_ns: options.read_value("trigger-at", parse_duration_ns),
+        start_ns: options.read_value("start", parse_time_ns),
+        pace_max: options.read_value("pace", synth_pace).unwrap_or(default.pace_max),
+        prepare: options.read_value("prepare", prepare).unwrap_or(default.prepare),
+        workers: options.read_value("workers", workers).unwrap_or(default.workers),
     };
-    // A value that couldn't be read would only bring up faults that are none.
+    // A value that couldn't be read would only cause faults that are none.
     if options.faults.len() == read_well {
         options.faults.extend(meant.faults(options.spec));
     }
@@ -305,7 +300,7 @@ fn filter(text: &str) -> Result<String, BadValue> {
     match text.trim().is_empty() {
         true => Err(BadValue {
             value: text.to_string(),
-            cause: "it is empty, which takes everything".to_string(),
+            cause: "it is empty, which matches everything".to_string(),
         }),
         false => Ok(text.to_string()),
     }
@@ -398,7 +393,7 @@ impl<'a> Options<'a> {
         if part.is_empty() {
             return Err(fault()
                 .cause("nothing stands between two commas or at the end")
-                .remedy("leave the comma out"));
+                .remedy("remove the comma"));
         }
         let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
         let Some(help) = self.known.iter().find(|help| help.name == name) else {
@@ -409,7 +404,7 @@ impl<'a> Options<'a> {
             return Err(fault().cause(format!("option '{name}' has no value")).remedy(remedy));
         };
         if self.given.iter().any(|(given, _)| *given == name) {
-            return Err(fault().cause(format!("option '{name}' is given twice")).remedy("leave one out"));
+            return Err(fault().cause(format!("option '{name}' is given twice")).remedy("remove one"));
         }
         self.given.push((name, value));
         Ok(())
@@ -424,7 +419,7 @@ impl<'a> Options<'a> {
     }
 
     /// The value of an option if it is there and right; a wrong one becomes a fault.
-    fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, BadValue>) -> Option<T> {
+    fn read_value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, BadValue>) -> Option<T> {
         let (_, value) = self.given.iter().find(|(given, _)| *given == name)?;
         let example = self.known.iter().find(|help| help.name == name).map_or("", |help| help.example);
         match read(value) {
@@ -438,8 +433,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one
-/// empty part.
+/// Splits at the commas without a backslash before them, and removes the backslashes. Empty text is one empty
+/// part.
 fn split(rest: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = rest.chars().peekable();

@@ -532,7 +532,7 @@ fn an_mtu_beyond_a_block_is_told() {
         seen.wait_for("va", InterfaceState::Mtu(65535), 1);
     });
     let warnings = seen.warnings.lock().unwrap();
-    assert!(warnings.len() == 1 && warnings[0].contains("are cut"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("are truncated"), "{warnings:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What a driver answers to ethtool's questions: the system calls as safe methods, values out of plain words.
 //!
 //! Every question is a buffer that begins with the order's number; the driver's answer overwrites it. For
-//! lists (names, counts) the kernel writes as many entries as there are when it is asked, which may be more
-//! than there were when the buffer was made. So the buffer is a mapping that ends at a page nobody may write:
+//! lists (names, counts) the kernel writes as many entries as there are then, which may be more than
+//! there were when the buffer was made. So the buffer is a mapping that ends at a page that can't be written:
 //! an answer that is too long ends with EFAULT, never in foreign memory.
 
 use std::io;
@@ -26,7 +26,7 @@ const LIST_COUNTERS: u32 = 1;
 const LIST_FEATURES: u32 = 4;
 /// Words of a buffer: room for more names than any driver has.
 const WORDS: usize = 1 << 18;
-/// Entries that are asked for at most: their names fill half of the buffer.
+/// Entries of a list at most: their names fill half of the buffer.
 const ENTRIES_MAX: usize = WORDS * 4 / NAME_BYTES / 2;
 /// Bytes of a page, at least: a guard of this size stops the kernel, which writes front to back.
 const GUARD_BYTES: usize = 1 << 16;
@@ -46,14 +46,14 @@ pub struct Link {
     pub mtu: u32,
 }
 
-/// Asks drivers; works without privileges.
+/// Queries drivers; works without privileges.
 pub struct Ethtool {
     socket: OwnedFd,
     buffer: Buffer,
 }
 
 impl Ethtool {
-    /// Opens what is needed to ask. Later questions open nothing more.
+    /// Opens what queries need. Later ones open nothing more.
     ///
     /// # Errors
     /// The system's, where there are no sockets or no memory.
@@ -139,7 +139,7 @@ impl Ethtool {
     /// The driver's own counters.
     ///
     /// # Errors
-    /// As [`Self::driver`]; also where their number changes while they are asked for.
+    /// As [`Self::driver`]; also where their number changes meanwhile.
     pub fn counters(&mut self, interface: &str) -> io::Result<Vec<(String, u64)>> {
         let names = self.names(interface, LIST_COUNTERS)?;
         let values = self.counter_values(interface, names.len())?;
@@ -185,7 +185,7 @@ fn request_for(interface: &str) -> io::Result<libc::ifreq> {
 
 fn send(socket: &OwnedFd, order: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: every order used here takes an ifreq, which lives through the call. Only SIOCETHTOOL's points
-    // farther: to the buffer of the `Ethtool` that asks; however long the answer, it is written front to back
+    // farther: to the buffer of the `Ethtool` that sends it; however long the answer, it is written front to back
     // and stopped by the guard behind it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), order as _, request as *mut libc::ifreq) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -8,7 +8,7 @@
 //! | `counters` | what the card and its driver counted since a run began |
 //! | `kinds`, [`netlink`], `altered` | kinds of interfaces; messages of the route socket; packets that aren't as on the wire |
 //! | `peer` | the other end of a virtual pair |
-//! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
+//! | `advice` | what stands in the way of capture, and of its truth, with the line that fixes it |
 //!
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without
 //! privileges.
@@ -51,7 +51,7 @@ const LEVELS_MAX: u32 = 3;
 /// Drivers of interfaces that only pass on what those under them have received.
 const PASSING_ON: [&str; 6] = ["bridge", "bonding", "team", "802.1Q VLAN Support", "macvlan", "ipvlan"];
 
-/// One network interface. `None` is unknown: nobody answered.
+/// One network interface. `None` is unknown: neither kernel nor driver answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nic {
     /// Its name.

@@ -1,4 +1,4 @@
-//! The other end of a pair of virtual interfaces (veth): what its packets lack is mended there, not here.
+//! The other end of a pair of virtual interfaces (veth): what its packets lack is fixed there, not here.
 //!
 //! ```text
 //! message:   0 length u32 | 4 type u16 | 6 flags u16 | 8 number u32 | 12 port u32
@@ -7,8 +7,8 @@
 //! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
 //! ```
 //! The kernel says the other end's number, and the number under which its network namespace is known here.
-//! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What
-//! isn't told stays unknown.
+//! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. The
+//! rest stays unknown.
 
 use super::netlink::{Attributes, i32_at, u16_at};
 use scope_spelling::printable::shell_word;
@@ -20,7 +20,7 @@ use std::path::Path;
 const NAMESPACES_AT: &str = "/run/netns";
 /// Namespaces that are looked at.
 const NAMESPACES_MAX: usize = 1024;
-/// One answer: what the kernel tells of one interface.
+/// One answer: what the kernel reports of one interface.
 const ANSWER_BYTES: usize = 32 << 10;
 const LINK_ATTRIBUTES_AT: usize = 32;
 const NAMESPACE_ATTRIBUTES_AT: usize = 20;
@@ -75,13 +75,13 @@ impl Peer {
     }
 }
 
-/// Asks the kernel for other ends; what it needs open it opens at the beginning, but for files of namespaces.
+/// Queries the kernel for other ends. It opens its socket at the beginning; files of namespaces later.
 pub struct Peers {
     socket: OwnedFd,
 }
 
 impl Peers {
-    /// Opens what is needed to ask.
+    /// Opens what queries need.
     ///
     /// # Errors
     /// The system's, where there are no sockets.
@@ -97,7 +97,7 @@ impl Peers {
         Ok(Peers { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// The other end of the veth interface number `index`; `None` where the kernel tells of none.
+    /// The other end of the veth interface number `index`; `None` where the kernel knows none.
     pub fn of(&self, index: i32) -> Option<Peer> {
         let own = self.link(index, None)?;
         let other = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK).filter(|&other| other > 0)?;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_unknown() {
+    fn what_the_kernel_does_not_report_is_unknown() {
         let peers = Peers::open().unwrap();
         assert_eq!(peers.of(i32::MAX), None, "no such interface");
         assert_eq!(peers.of(1), None, "a loopback interface has no other end");

@@ -88,8 +88,8 @@ impl Intake {
         altered.split += u64::from(longer && frame.outgoing);
         altered.unchecked += u64::from(frame.unchecked);
         altered.unchecked_sent += u64::from(frame.unchecked && frame.outgoing);
-        let asked = Some(self.rules.snap_len).filter(|&bytes| bytes < SNAP_LEN_MAX as usize);
-        altered.count_truncated(frame.original_len as usize, frame.len, asked);
+        let snap_len = Some(self.rules.snap_len).filter(|&bytes| bytes < SNAP_LEN_MAX as usize);
+        altered.count_truncated(frame.original_len as usize, frame.len, snap_len);
     }
 
     /// Takes over the kernel's counts, read between `begun` and `look`, and reports what was lost.

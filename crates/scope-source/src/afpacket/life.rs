@@ -1,18 +1,17 @@
-//! What has become of one live interface, each change told once, in the same words whoever captures it.
+//! The state of one live interface: each change reported once, in the same words for all kinds of capture.
 
 use std::sync::Arc;
 
 use super::links::{Link, LinkState};
 use crate::InterfaceState;
 
-/// News that wait at once; more are not kept until these are fetched.
+/// Events that wait at once; more are dropped until these are fetched.
 pub(crate) const EVENTS_MAX: usize = 1024;
 
-/// What is to be told: the state, and the same in plain words.
+/// A change to report: the state, and the same in plain words.
 pub(crate) type StateChange = (InterfaceState, String);
 
-/// An interface as it was told last. Where it is there again after it was removed, it goes on as the same
-/// one.
+/// An interface as it was reported last. Where it comes back after it was removed, it goes on as the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     /// The name that it is captured under.
@@ -43,7 +42,7 @@ impl Life {
         (InterfaceState::Gone, format!("interface {} was removed; waiting for it to come back", self.name))
     }
 
-    /// It is there again, and captured. It comes back down, as a rule: that is no event of its own.
+    /// It is back, and captured. It mostly comes back down: that is no event of its own.
     pub(crate) fn restore(&mut self, link: &Link) -> StateChange {
         (self.gone, self.mtu, self.up) = (false, link.mtu, link.state == LinkState::Up);
         self.called = link.name[..].into();
@@ -51,7 +50,7 @@ impl Life {
         (InterfaceState::Back, format!("interface {} is back: captured again{still}", self.name))
     }
 
-    /// Captured from now on; a word if it has no link yet.
+    /// Captured from now on; a change if it has no link yet.
     pub(crate) fn start(&mut self, link: &Link) -> Option<StateChange> {
         self.up = link.state == LinkState::Up;
         (!self.up).then(|| {
@@ -59,14 +58,14 @@ impl Life {
         })
     }
 
-    /// One that is renamed is the same one: it keeps its first name here.
+    /// An interface that is renamed is the same one: it keeps its first name here.
     pub(crate) fn rename(&mut self, link: &Link) -> Option<StateChange> {
         if *self.called == *link.name {
             return None;
         }
         let from = std::mem::replace(&mut self.called, link.name[..].into());
         let text = format!(
-            "interface {} is called {} now; it is captured on under its first name",
+            "interface {} is called {} now; capture goes on under its first name",
             self.name, self.called
         );
         Some((InterfaceState::Renamed { from, to: self.called.clone() }, text))
@@ -109,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_rename_tells_the_name_before_and_the_first_one_stays() {
+    fn a_second_rename_reports_the_name_before_and_the_first_one_stays() {
         let mut life = Life::begin(&link("va", LinkState::Up, 1500));
         let renamed =
             |from: &str, to: &str| Some(InterfaceState::Renamed { from: from.into(), to: to.into() });
-        assert_eq!(life.rename(&link("vb", LinkState::Up, 1500)).map(|told| told.0), renamed("va", "vb"));
-        assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|told| told.0), renamed("vb", "vc"));
+        assert_eq!(life.rename(&link("vb", LinkState::Up, 1500)).map(|change| change.0), renamed("va", "vb"));
+        assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|change| change.0), renamed("vb", "vc"));
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)), None);
         assert_eq!((&life.name[..], &life.called[..]), ("va", "vc"));
         life.remove();
@@ -122,13 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn nothing_is_reported_twice() {
         let mut life = Life::begin(&link("va", LinkState::Up, 1500));
         let down = link("va", LinkState::Down, 9000);
         assert!(life.link(&down).is_some() && life.mtu(&down).is_some());
         assert_eq!((life.link(&down), life.mtu(&down)), (None, None));
         // Without its link instead of down: still nothing can come.
         assert_eq!(life.link(&link("va", LinkState::NoCarrier, 9000)), None);
-        assert!(life.link(&link("va", LinkState::Up, 9000)).is_some_and(|told| told.0 == InterfaceState::Up));
+        assert!(
+            life.link(&link("va", LinkState::Up, 9000)).is_some_and(|change| change.0 == InterfaceState::Up)
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub struct ClockReading {
     /// The clock that stamps packets, ns.
     pub clock_ns: i64,
-    /// A clock that nobody sets.
+    /// A clock that is never set.
     pub monotonic: Duration,
 }
 
@@ -32,7 +32,7 @@ pub struct Losses {
     looked: ClockReading,
     /// A packet may be dropped this long after it was stamped, ns.
     slack_ns: i64,
-    /// Dropped and not yet told with a packet.
+    /// Dropped and not yet reported with a packet.
     unreported: u64,
     /// When the first of these may have been dropped, ns.
     unreported_since_ns: i64,
@@ -65,7 +65,7 @@ impl Losses {
             return None;
         }
         let passed_ns = look.monotonic.saturating_sub(before.monotonic).as_nanos() as i64;
-        // What the clock would show if nobody had set it.
+        // What the clock would show if it had not been set.
         let unset_ns = before.clock_ns.saturating_add(passed_ns);
         let (since_ns, until_ns) = match unset_ns.saturating_sub(look.clock_ns) {
             ERA_STEP_NS.. => (before.clock_ns, look.clock_ns),

@@ -1,5 +1,5 @@
-//! When an interface could bring nothing: spans from before the look that found it so to after the one that
-//! found it well again.
+//! When an interface could bring nothing: spans from before the look that found it down or gone to after the
+//! one that found it up again.
 
 use super::life::Life;
 use scope_packet::{Gap, GapReason, Sink};
@@ -14,7 +14,7 @@ pub(crate) struct Outages {
     looked_ns: i64,
     /// Interfaces that can bring nothing now: why, and since when at the earliest, ns.
     current: BTreeMap<usize, (GapReason, i64)>,
-    /// What the sink wasn't told yet, in order.
+    /// Gaps that the sink doesn't know yet, in order.
     unreported: Vec<(usize, Gap)>,
 }
 
@@ -29,7 +29,7 @@ impl Outages {
         (self.before_ns, self.looked_ns) = (self.looked_ns, now_ns);
     }
 
-    /// Interface `number` is as `life` says, found at `now_ns`. One that `counts` not may be as it will.
+    /// Interface `number` is as `life` says, found at `now_ns`. Where it doesn't count (`counts`), it has no outage.
     pub(crate) fn note(&mut self, number: usize, life: &Life, counts: bool, now_ns: i64) {
         let reason = if life.gone { GapReason::InterfaceGone } else { GapReason::InterfaceDown };
         let reason = (counts && !life.is_up()).then_some(reason);
@@ -47,7 +47,7 @@ impl Outages {
         }
     }
 
-    /// Tells the sink what it doesn't know: before any packet, or word of the time, that comes after it.
+    /// Reports gaps that the sink doesn't know: before any packet, or time, that comes after them.
     /// `ahead_ns`: how far an interface's packets are ahead of the system's clock.
     pub(crate) fn report(&mut self, sink: &mut dyn Sink, ahead_ns: impl Fn(usize) -> i64) {
         for (number, gap) in self.unreported.drain(..) {
@@ -60,7 +60,7 @@ impl Outages {
     }
 }
 
-/// Nobody knows how many packets there would have been.
+/// How many packets there would have been is unknown.
 fn gap(reason: GapReason, from_ns: i64, to_ns: i64) -> Gap {
     Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }
 }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(
             outages.unreported,
             [(0, gap(GapReason::InterfaceDown, 200, i64::MAX))],
-            "open, and told once"
+            "open, and reported once"
         );
         outages.look(400);
         life.remove();

@@ -3,20 +3,20 @@
 //!
 //! ```text
 //!  route socket ─► gone: take what the ring still holds, then keep the socket for the next interface
-//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or one that serves nobody
+//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or one that serves no interface
 //!  rings        ─► the block with the oldest first packet, again and again: a busy interface doesn't starve the others
 //! ```
 //! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs
 //! none. A socket without a group serves one interface after another. One in a group belongs to its interface
-//! for its life (the kernel's rule), so with several workers each interface that comes back takes a spare
+//! for its life (the kernel's rule), so with several workers each interface that comes back gets a spare
 //! socket of each worker.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `beginning` | what is there before the first poll |
-//! | `taking` | how an interface comes by a socket, and how that gets free again |
-//! | `telling` | what is told of interfaces |
-//! | `books` | the counts |
+//! | `sockets` | how an interface gets a socket, and how that gets free again |
+//! | `reporting` | the events of interfaces |
+//! | `counters` | the counters |
 
 mod beginning;
 mod counters;
@@ -41,13 +41,13 @@ use super::{AfPacketOptions, COUNT_EVERY_NS, POLL_PACKETS, POLL_WAIT, Port, Stag
 use crate::{InterfaceCounters, InterfaceEvent, Polled, Source, SourceCounters, SourceError, Timing};
 use sockets::Refused;
 
-/// Interfaces that one source captures at once; more are not captured, which is told.
+/// Interfaces that one source captures at once; more are refused, with an event.
 pub const PORTS_MAX: usize = 64;
-/// Interfaces that one source has met over its life, those included that are gone; more are not captured,
-/// which is told.
+/// Interfaces that one source has met over its life, those included that are gone; more are refused, with an
+/// event.
 pub const INTERFACES_KNOWN_MAX: usize = 4096;
 
-/// What is asked for: an interface, or all that match.
+/// What is to be captured: an interface, or all that match.
 #[derive(Clone)]
 pub(super) struct Request {
     pub pattern: Pattern,
@@ -62,10 +62,10 @@ pub(super) struct Request {
 /// An interface that is or was captured, by its number in the source.
 struct KnownInterface {
     interface: Interface,
-    /// As it was told last.
+    /// As it was reported last.
     life: Life,
-    /// Whether it is missed when it brings nothing: from the start where it was asked for by its name, else
-    /// once it was up.
+    /// Whether it is missed when it brings nothing: from the start where the source names it, else once it was
+    /// up.
     missed: bool,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
@@ -75,7 +75,7 @@ struct KnownInterface {
 pub struct AfPacketSource {
     name: String,
     wanted: Vec<Request>,
-    /// Tells what becomes of interfaces; the other workers of the same interfaces keep silent.
+    /// Reports changes of interfaces; the other workers of the same interfaces don't.
     leads: bool,
     links: Links,
     links_failed: bool,
@@ -88,15 +88,15 @@ pub struct AfPacketSource {
     known: Vec<KnownInterface>,
     /// Counters of all sockets that serve others now.
     before: SourceCounters,
-    /// Interfaces, by number, of which more has changed since it was last told than what their sockets count.
+    /// Interfaces, by number, of which more has changed since the last report than the counts of their sockets.
     changed: BTreeSet<usize>,
     /// Interfaces that the sink knows.
     announced: usize,
-    /// Interfaces that are not taken up, told once.
+    /// Interfaces that are not captured, reported once.
     refused: BTreeMap<i32, Refused>,
     /// Some interface may be taken up that was not so far.
     unserved: bool,
-    news: Vec<InterfaceEvent>,
+    events: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// Nothing can come any more.
     failure: Option<SourceError>,
@@ -106,10 +106,8 @@ pub struct AfPacketSource {
 
 impl AfPacketSource {
     pub(super) fn new(wanted: Vec<Request>, leads: bool) -> Result<AfPacketSource, SourceError> {
-        let links = Links::open().map_err(|cause| SourceError::System {
-            place: "asking for the list of interfaces".to_string(),
-            cause,
-        })?;
+        let links = Links::open()
+            .map_err(|cause| SourceError::System { place: "listing the interfaces".to_string(), cause })?;
         Ok(AfPacketSource {
             name: wanted.iter().map(|wanted| &wanted.spec[..]).collect::<Vec<_>>().join(" + "),
             wanted,
@@ -126,7 +124,7 @@ impl AfPacketSource {
             announced: 0,
             refused: BTreeMap::new(),
             unserved: false,
-            news: Vec::new(),
+            events: Vec::new(),
             warnings: Vec::new(),
             failure: None,
             stopped: None,
@@ -134,32 +132,32 @@ impl AfPacketSource {
         })
     }
 
-    /// Reads what became of interfaces and follows it.
+    /// Reads changes of interfaces and follows them.
     fn follow_links(&mut self) {
         if self.links_failed {
             return;
         }
         self.outages.look(realtime_ns());
-        let news = match self.links.read() {
-            Ok(news) => news,
+        let found = match self.links.read() {
+            Ok(found) => found,
             Err(cause) => {
                 self.links_failed = true;
                 self.warnings.push(format!(
-                    "changes of interfaces are not told any more: {cause}; start again to follow them"
+                    "changes of interfaces are no longer seen: {cause}; start again to follow them"
                 ));
                 return;
             }
         };
-        for change in &news.changes {
+        for change in &found.changes {
             match change {
                 Change::Gone(index) => self.release(*index),
                 Change::Link(link) => self.changed(link),
             }
         }
-        if news.listed {
+        if found.listed {
             self.release_replaced();
         }
-        if self.unserved || news.listed {
+        if self.unserved || found.listed {
             self.unserved = false;
             for link in self.links.all().cloned().collect::<Vec<_>>() {
                 self.take_up(&link);
@@ -167,7 +165,7 @@ impl AfPacketSource {
         }
     }
 
-    /// An interface was removed: its socket takes what it still has.
+    /// An interface was removed: its socket is drained.
     fn release(&mut self, index: i32) {
         self.refused.remove(&index);
         let Some(port) =
@@ -248,7 +246,7 @@ impl AfPacketSource {
         let mut counted_ns = begun_ns;
         while packets < POLL_PACKETS {
             if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
-                // What became of interfaces before these packets came is told before them.
+                // Changes of interfaces before these packets came are reported before them.
                 self.report_links(sink);
             }
             let ready = self
@@ -277,7 +275,7 @@ impl AfPacketSource {
         Ok(())
     }
 
-    /// Waits for a block of any ring, or for news of interfaces.
+    /// Waits for a block of any ring, or for a change of interfaces.
     fn wait(&mut self) -> Result<(), SourceError> {
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLERR, revents: 0 };
         // A negative one is passed over.
@@ -293,7 +291,7 @@ impl AfPacketSource {
             ports.zip(&waiting).filter(|(_, woken)| woken.revents & (libc::POLLERR | libc::POLLNVAL) != 0)
         {
             match port.socket.take_error() {
-                // The route socket tells more of it.
+                // The route socket reports more of it.
                 Ok(Some(cause)) if cause.raw_os_error() == Some(libc::ENETDOWN) => {}
                 Ok(None) => {}
                 Ok(Some(cause)) | Err(cause) => return Err(port.fault("waiting for packets", cause)),
@@ -423,7 +421,7 @@ impl Source for AfPacketSource {
     }
 
     fn interface_events(&mut self) -> Vec<InterfaceEvent> {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.events)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Timed {
     pub(super) capture: Capture,
     course: Course,
     next: Next,
-    told: Judgement,
+    judgement: Judgement,
     /// Copies of packets behind the next one, the oldest of which isn't near the clock.
     held: VecDeque<(Record, Box<[u8]>)>,
     held_bytes: usize,
@@ -51,8 +51,18 @@ impl Timed {
             Some(first) => (Course::begin(first.time_ns), Next::InBuffer),
             None => (Course::begin(i64::MIN), Next::Nothing),
         };
-        let (held, told) = (VecDeque::new(), Judgement::Believed);
-        Timed { capture, course, next, told, held, held_bytes: 0, ended: false, hurried: false, waits: 0 }
+        let (held, judgement) = (VecDeque::new(), Judgement::Believed);
+        Timed {
+            capture,
+            course,
+            next,
+            judgement,
+            held,
+            held_bytes: 0,
+            ended: false,
+            hurried: false,
+            waits: 0,
+        }
     }
 
     /// The next packet's record, if one is known, and what is made of its time.
@@ -60,7 +70,7 @@ impl Timed {
     pub(super) fn next(&self) -> Option<(&Record, Judgement)> {
         match &self.next {
             Next::InBuffer => self.capture.next().map(|record| (record, Judgement::Believed)),
-            Next::Copied(record, _) => Some((record, self.told)),
+            Next::Copied(record, _) => Some((record, self.judgement)),
             Next::Nothing => None,
         }
     }
@@ -133,7 +143,7 @@ impl Timed {
                 || self.held_bytes > HELD_BYTES_MAX
                 || self.ended
                 || self.hurried;
-            let told = if self.course.advance_if_near(time_ns) {
+            let judgement = if self.course.advance_if_near(time_ns) {
                 Judgement::Believed
             } else if known {
                 self.course.judge(
@@ -155,7 +165,7 @@ impl Timed {
             if self.held.is_empty() {
                 (self.hurried, self.waits) = (false, 0);
             }
-            (self.next, self.told) = (Next::Copied(record, bytes), told);
+            (self.next, self.judgement) = (Next::Copied(record, bytes), judgement);
             return Advance::Packet;
         }
     }
@@ -168,7 +178,7 @@ impl Timed {
         self.hurried
     }
 
-    /// Reading failed: whether there is something still to be handed out before that is told.
+    /// Reading failed: whether there is something still to be handed out before that is reported.
     pub(super) fn fail(&mut self) -> bool {
         self.ended = true;
         !self.held.is_empty()

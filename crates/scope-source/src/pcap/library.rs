@@ -82,7 +82,7 @@ pub(super) enum Refused {
     Other(String),
 }
 
-/// A packet, lent until the next one is asked for.
+/// A packet, lent until the next one is read.
 pub(super) struct Lent<'a> {
     pub data: &'a [u8],
     pub original_len: u32,
@@ -98,7 +98,7 @@ pub(super) struct Counts {
     pub dropped: u32,
 }
 
-/// What is asked of a capture.
+/// The settings of a capture.
 pub(super) struct CaptureOptions<'a> {
     pub interface: &'a str,
     pub snap_len: u32,
@@ -165,7 +165,7 @@ impl Capture {
             pcap_set_promisc(raw, wanted.promiscuous.into());
             pcap_set_timeout(raw, wanted.timeout_ms as c_int);
             pcap_set_buffer_size(raw, wanted.buffer_bytes as c_int);
-            // A system that has no ns stays with us, which is asked for below.
+            // A system that has no ns stays with us, which is checked below.
             pcap_set_tstamp_precision(raw, PRECISION_NANO);
             pcap_activate(raw)
         };

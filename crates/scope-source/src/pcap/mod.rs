@@ -1,14 +1,13 @@
-//! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't
-//! there for.
+//! Live capture through libpcap: the fallback for systems and interfaces without AF_PACKET's ring.
 //!
-//! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who
-//! can, uses [`crate::afpacket`]. One worker.
+//! Packets are copied out of libpcap's memory, a batch at a time. Their direction is unknown. Where it works,
+//! [`crate::afpacket`] is better. One worker.
 //!
 //! ```text
-//!  capturing ─► removed: what the system still holds is taken, the capture is closed
+//!  capturing ─► removed: what the system still holds is read, the capture is closed
 //!            ─► there again: opened again, which needs the rights of the start; without them the source ends, and says so at once
 //! ```
-//! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently,
+//! Packet accounting, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently,
 //! so offered is never less than what was received and dropped. After [`Source::stop`] what is dated later
 //! isn't taken and isn't counted.
 
@@ -40,8 +39,7 @@ use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
-/// A poll that takes longer looks at the counts in between, ns: a slow worker's clock waits for what they
-/// say.
+/// A poll that takes longer reads the counts in between, ns: a slow worker's clock waits for them.
 const COUNT_EVERY_NS: i64 = 20_000_000;
 /// Longest that a poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(10);
@@ -72,7 +70,7 @@ pub struct PcapSource {
     name: Arc<str>,
     /// `None` while the interface is gone.
     capture: Option<Capture>,
-    /// Tells what becomes of the interface; `None` where nothing tells.
+    /// Reports changes of the interface; `None` where they are not seen.
     follow: Option<Follow>,
     /// The interface was removed then: what the system still holds is taken.
     left: Option<Instant>,
@@ -84,7 +82,7 @@ pub struct PcapSource {
     wire: Wire,
     timeout: Duration,
     notes: Vec<String>,
-    news: Vec<InterfaceEvent>,
+    events: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// The bytes of the batch at hand.
     bytes: Vec<u8>,
@@ -111,11 +109,11 @@ pub struct PcapSource {
 /// # Errors
 /// [`SourceError::NoInterface`], `NoPermission`, `System` with libpcap's words for the rest.
 pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<PcapSource, SourceError> {
-    // It is listened to what becomes of the interface before that is opened, so that nothing is missed.
+    // Following begins before the interface is opened, so that no change is missed.
     let followed = Follow::begin(&plan.interface, realtime_ns());
     let Begun { capture, interface, mut notes } = begin(plan, excluded)?;
     let mut follow = followed.unwrap_or_else(|cause| {
-        notes.push(format!("what becomes of interface {} is not told: {cause}", plan.interface));
+        notes.push(format!("changes of interface {} are not seen: {cause}", plan.interface));
         None
     });
     let opened_ns = realtime_ns();
@@ -136,7 +134,7 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         wire,
         timeout: Duration::from_millis(plan.timeout_ms.into()),
         notes,
-        news: Vec::new(),
+        events: Vec::new(),
         warnings: Vec::new(),
         bytes: Vec::new(),
         batch: Vec::with_capacity(BATCH_PACKETS_MAX),
@@ -183,9 +181,9 @@ fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError>
     })?;
     let number = capture.link_number();
     let link_type = u16::try_from(number).map(|number| LinkType(number).canonical()).map_err(|_| {
-        fault("asking for the link type", name, format!("libpcap's number {number} is none that files have"))
+        fault("reading the link type", name, format!("capture files have no link type {number}"))
     })?;
-    leave_out(&mut capture, excluded, link_type, &mut notes)
+    exclude(&mut capture, excluded, link_type, &mut notes)
         .map_err(|words| fault("attaching a filter", name, words))?;
     let interface = Interface {
         name: name.clone(),
@@ -206,15 +204,15 @@ fn snap_len(plan: &PcapPlan) -> u32 {
 impl PcapSource {
     /// Says where the prefilter runs, if there is one.
     pub fn with_prefilter(mut self, is_one: bool) -> PcapSource {
-        let note = "prefilter: in the worker, not in the kernel: through libpcap all packets come here; \
-            afpacket: asks the kernel";
+        let note = "prefilter: in the worker, not in the kernel: libpcap brings all packets here; \
+            afpacket: filters in the kernel";
         self.notes.extend(is_one.then(|| note.to_string()));
         self
     }
 }
 
-/// Lets the packets of `excluded` not be captured.
-fn leave_out(
+/// Excludes the packets of `excluded` from capture.
+fn exclude(
     capture: &mut Capture,
     excluded: &[Connection],
     link: LinkType,
@@ -224,7 +222,7 @@ fn leave_out(
         return Ok(());
     }
     let Some(mut program) = own_traffic::dropping(excluded, link) else {
-        notes.push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+        notes.push(format!("exclude-self: not possible on a link of type {}", link.name()));
         return Ok(());
     };
     program.push(sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: SNAP_LEN_MAX });
@@ -240,26 +238,26 @@ fn fault(doing: &str, interface: &str, words: String) -> SourceError {
 
 impl PcapSource {
     fn report(&mut self, (state, text): StateChange) {
-        if self.news.len() < EVENTS_MAX {
-            self.news.push(InterfaceEvent { interface: self.name.to_string(), state, text });
+        if self.events.len() < EVENTS_MAX {
+            self.events.push(InterfaceEvent { interface: self.name.to_string(), state, text });
         }
     }
 
-    /// Reads what became of the interface, and follows it.
+    /// Reads changes of the interface, and follows them.
     fn follow_interface(&mut self) {
         let Some(follow) = &mut self.follow else { return };
         match follow.look(self.capture.as_ref().and_then(Capture::descriptor), realtime_ns) {
             Ok(changes) => {
                 for change in changes {
                     match change.0 {
-                        InterfaceState::Gone => self.leave(change),
+                        InterfaceState::Gone => self.interface_removed(change),
                         _ => self.report(change),
                     }
                 }
             }
             Err(cause) => {
                 let text = format!(
-                    "changes of interface {} are not told any more: {cause}; start again to follow them",
+                    "changes of interface {} are no longer seen: {cause}; start again to follow them",
                     self.name
                 );
                 self.warnings.push(text);
@@ -273,9 +271,9 @@ impl PcapSource {
         }
     }
 
-    /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are
+    /// The interface was removed. Whether it can be opened again is known and reported at once: rights that are
     /// given up stay so.
-    fn leave(&mut self, (state, waiting): StateChange) {
+    fn interface_removed(&mut self, (state, waiting): StateChange) {
         self.left = self.capture.is_some().then(Instant::now);
         match may_capture() {
             Err(cause) if is_forbidden(&cause) => {
@@ -302,7 +300,7 @@ impl PcapSource {
             });
         let (number, begun) = match begun {
             Ok(begun) => begun,
-            // Gone again, which the system tells.
+            // Gone again, which the system reports.
             Err(SourceError::NoInterface { .. }) => return,
             Err(error) => {
                 self.report((
@@ -450,7 +448,7 @@ impl PcapSource {
         Ok(packets)
     }
 
-    /// Waits until packets are there, or news of the interface, at most [`POLL_WAIT`].
+    /// Waits for packets or a change of the interface, at most [`POLL_WAIT`].
     fn wait(&self) {
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let packets = match &self.capture {
@@ -586,7 +584,7 @@ impl Source for PcapSource {
     }
 
     fn interface_events(&mut self) -> Vec<InterfaceEvent> {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.events)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How capture time runs in a sequence of packets, and which of them a window takes: the rule of
+//! How capture time runs in a sequence of packets, and which of them belong to a window: the rule of
 //! SPECIFICATION S-210 to S-212, written down naively and without the product's own code.
 
 const SECOND: i64 = 1_000_000_000;
@@ -14,7 +14,7 @@ pub struct TimeState {
     pub clock_ns: i64,
 }
 
-/// The states of packets with these times (ns), in the order of their file.
+/// The states after packets with these times (ns), in the order of their file.
 pub fn states(times: &[i64]) -> Vec<TimeState> {
     let mut states: Vec<TimeState> = Vec::new();
     for (at, &time) in times.iter().enumerate() {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_its_own_era() {
+    fn a_window_has_its_own_era() {
         let once: Vec<i64> = (0..=20).collect();
         let times = seconds(&[&once[..], &once].concat());
         let dumps = dumps(&times, &[31], 2 * SECOND, 0);

@@ -41,7 +41,7 @@ pub fn tcpdump(input: &[u8], filter: &str) -> Result<Vec<u8>, String> {
     let mut stdout = child.stdout.take().ok_or("tcpdump has no standard output")?;
     let mut selected = Vec::new();
     std::thread::scope(|scope| {
-        // It stops reading where the filter does not compile: a broken pipe is told by its exit code.
+        // It stops reading where the filter does not compile: a broken pipe shows in its exit code.
         scope.spawn(move || drop(stdin.write_all(input)));
         stdout.read_to_end(&mut selected).map_err(|e| format!("tcpdump's output: {e}"))
     })?;

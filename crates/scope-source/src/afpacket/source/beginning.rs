@@ -1,4 +1,4 @@
-//! A worker's source before its first poll: what is there is made ready, in the order that `opening` tells.
+//! A worker's source before its first poll: interfaces that exist are made ready, in the order that `opening` gives.
 
 use super::super::links::LinkState;
 use super::super::realtime_ns;

@@ -1,4 +1,4 @@
-//! What is told of interfaces: each change once, by one of the workers that share them.
+//! Events of interfaces: each change once, by one of the workers that share them.
 
 use super::super::life::{EVENTS_MAX, StateChange};
 use super::super::links::Link;
@@ -6,23 +6,24 @@ use super::AfPacketSource;
 use crate::{InterfaceEvent, InterfaceState};
 
 impl AfPacketSource {
-    /// Tells what all workers of the interface see alike, and what is this one's own trouble.
+    /// Reports what all workers of the interface see alike only where this one leads; what concerns this worker
+    /// alone always.
     pub(super) fn report(&mut self, interface: &str, state: InterfaceState, text: String) {
         if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost))
-            && self.news.len() < EVENTS_MAX
+            && self.events.len() < EVENTS_MAX
         {
-            self.news.push(InterfaceEvent { interface: interface.to_string(), state, text });
+            self.events.push(InterfaceEvent { interface: interface.to_string(), state, text });
         }
     }
 
     /// The same of an interface that is or was captured.
-    pub(super) fn report_change(&mut self, number: usize, told: Option<StateChange>) {
-        if let Some((state, text)) = told {
+    pub(super) fn report_change(&mut self, number: usize, change: Option<StateChange>) {
+        if let Some((state, text)) = change {
             self.report(&self.known[number].life.name.clone(), state, text);
         }
     }
 
-    /// What was decided when the interface's gate was opened, to be put behind a text.
+    /// Decisions at the opening of the interface's gate, to be put behind a text.
     fn notes_of(&self, number: usize) -> String {
         let port = self.ports.iter().rfind(|port| port.intake.interface as usize == number);
         port.map_or_else(String::new, |port| port.notes.iter().map(|note| format!("; {note}")).collect())
@@ -44,20 +45,20 @@ impl AfPacketSource {
 
     /// An interface that is captured from now on and may have no link yet.
     pub(super) fn report_start(&mut self, number: usize, link: &Link) {
-        let told = self.known[number].life.start(link);
-        self.report_change(number, told);
+        let change = self.known[number].life.start(link);
+        self.report_change(number, change);
         self.note_outage(number);
     }
 
-    /// Says so where frames can be longer than what a block takes: the kernel would cut them.
+    /// Warns where frames can be longer than a block: the kernel would truncate them.
     pub(super) fn warn_of_long_frames(&mut self, number: usize, link: &Link) {
         let part = self.known[number].interface.part as usize;
         let longest = self.wanted[part].options.frame_bytes_max();
         // An Ethernet header with two tags.
         if self.leads && link.mtu.saturating_add(22) > longest {
             self.warnings.push(format!(
-                "interface {}: its MTU is {} bytes, frames longer than {longest} are cut to that; larger \
-                 blocks take them whole",
+                "interface {}: its MTU is {} bytes, packets longer than {longest} are truncated; larger \
+                 blocks keep them whole",
                 link.name, link.mtu
             ));
         }

@@ -1,5 +1,5 @@
-//! How an interface comes by a socket, and how that gets free again: from a spare one, a new one, or one that
-//! serves nobody any more.
+//! How an interface gets a socket, and how that gets free again: a spare one, a new one, or one that serves
+//! no interface any more.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::super::{Assignment, Port, SPARES_MAX, Stage};
 use super::{AfPacketSource, INTERFACES_KNOWN_MAX, KnownInterface, PORTS_MAX, Request};
 use crate::{InterfaceState, SourceCounters, SourceError};
 
-/// Why an interface is not taken up.
+/// Why an interface is not captured.
 pub(super) enum NotTaken {
     /// Gone again, or a socket will be there in a moment.
     NotNow,
@@ -25,7 +25,7 @@ pub(super) enum NotTaken {
     Fault(SourceError),
 }
 
-/// For how long an interface is not taken up.
+/// For how long an interface is not captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// For as long as it is there.
@@ -37,7 +37,7 @@ pub(super) enum Refused {
 }
 
 impl AfPacketSource {
-    /// Which wish the interface named `name` fulfils.
+    /// Which request the interface named `name` matches.
     pub(super) fn wanted(&self, name: &str) -> Option<usize> {
         self.wanted.iter().position(|wanted| wanted.pattern.matches(name))
     }
@@ -96,12 +96,12 @@ impl AfPacketSource {
     fn met_too_many(&self, wanted: usize) -> NotTaken {
         let what = format!(
             "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; \
-             start again, with a pattern that leaves out what only comes and goes"
+             start again, with a pattern that does not match interfaces that only come and go"
         );
         NotTaken::Fault(self.one_too_many(wanted, &what))
     }
 
-    /// A socket that serves nobody: a spare one, a new one, or that of an interface that is gone.
+    /// A socket that serves no interface: a spare one, a new one, or that of an interface that is gone.
     fn socket(&mut self) -> Result<Socket, NotTaken> {
         if let Some(socket) = self.spares.pop() {
             return Ok(socket);
@@ -293,8 +293,8 @@ mod tests {
     }
 
     fn refusals(source: &mut AfPacketSource) -> Vec<String> {
-        let news = std::mem::take(&mut source.news).into_iter();
-        news.filter(|news| news.state == InterfaceState::Refused).map(|news| news.text).collect()
+        let events = std::mem::take(&mut source.events).into_iter();
+        events.filter(|event| event.state == InterfaceState::Refused).map(|event| event.text).collect()
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         );
         assert!(said[0].contains("start again, with a pattern"), "{said:?}");
         assert_eq!((source.known.len(), source.ports.len()), (INTERFACES_KNOWN_MAX, 0));
-        // Removed and made again it is told again: nothing is remembered of it.
+        // Removed and made again it is reported again: nothing is remembered of it.
         source.release(further.index);
         assert!(source.refused.is_empty());
         source.take_up(&further);
