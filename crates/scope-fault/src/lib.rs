@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `fault` | [`Fault`]: what it is about ([`Subject`]), where that stands, cause and remedy |
 //! | `location` | where something stands ([`Where`]): on the command line, or in a file |
-//! | `sentence` | [`Sentence`]: words in which other settings are named by value, so that each reader sees them as the reader writes them |
+//! | `sentence` | [`Sentence`]: words in which other settings are named by value, as flags or as keys of a file |
 //! | `limits` | what helps against limits of the system |
 //! | `render` | the two renderings of a fault: text (`Display`) and JSON |
 //!

@@ -12,8 +12,8 @@
 //! | [`disk`] | space on a file system |
 //! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
 //!
-//! Everything here only reads, works without privileges, and changes nothing but a limit of this process. What
-//! isn't answered is unknown, never guessed.
+//! Everything here only reads, works without privileges, and changes nothing but a limit of this process.
+//! What isn't answered is unknown, never guessed.
 
 pub mod clock;
 pub mod cpus;

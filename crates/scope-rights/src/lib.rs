@@ -1,8 +1,8 @@
 //! Giving up rights: what a run keeps once its sockets, its files and its memory are there.
 //!
 //! 1. The user is decided (`user`): the named one; or, started as root without a name, `wirescope`, the owner
-//!    of the dump folder or `nobody`, the first of them who can write there; else root, without capabilities. A
-//!    thread takes on each identity for a moment and tries.
+//!    of the dump folder or `nobody`, the first of them who can write there; else root, without capabilities.
+//!    A thread takes on each identity for a moment and tries.
 //! 2. Landlock's rules and the list of system calls are made (`files`, `calls`), while everything can still
 //!    be opened.
 //! 3. Every thread gives up the capabilities that programs started by it could gain (the bounding set), which

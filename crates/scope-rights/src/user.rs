@@ -39,7 +39,8 @@ pub enum UserChoice {
 
 /// The decision.
 pub struct Choice {
-    /// The user that the process is to become; `None`: it keeps the user that started it, and may not change that.
+    /// The user that the process is to become; `None`: it keeps the user that started it, and may not change
+    /// that.
     pub become_user: Option<User>,
     /// The name, and what to report of it.
     pub words: String,
@@ -118,7 +119,8 @@ impl User {
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Tries whether all of `writable` can be written, in a thread that alone becomes the user for its short life.
+    /// Tries whether all of `writable` can be written, in a thread that alone becomes the user for its short
+    /// life.
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
         let attempt = || {
             self.take_on_in_thread().map_err(Obstacle::Change)?;

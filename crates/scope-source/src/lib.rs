@@ -199,8 +199,8 @@ pub trait Source: Send {
         None
     }
 
-    /// Stops the source: a live one drains what the kernel still holds, then ends. Called once, before the last
-    /// polls.
+    /// Stops the source: a live one drains what the kernel still holds, then ends. Called once, before the
+    /// last polls.
     fn stop(&mut self);
 
     /// What was decided when the source was opened and is reported at the start, in plain words.

@@ -789,7 +789,8 @@ fn a_circle_between_files_is_found_and_an_entry_that_is_none_any_more() {
         check_circles("a", &files.iter().filter_map(module).collect(), known)
     };
     let entry = |files| Circle { package: "a", files, reason: "because" };
-    // Down only; what is in comments, in tests and in the root doesn't count, nor does a child its parent holds.
+    // Down only; what is in comments, in tests and in the root doesn't count, nor does a child its parent
+    // holds.
     let down = [
         ("lib", "pub struct A;\nmod b;"),
         ("b", "use crate::c::{C, d::{self, D as E}};\nmod child;\nuse child::F;"),

@@ -127,8 +127,9 @@ fn joining(nic: &Nic) -> Vec<&'static str> {
     JOINING.iter().filter(|(feature, _)| on(feature)).map(|(_, word)| *word).collect()
 }
 
-/// Advice about packets that aren't as they are on the wire. What was sent is fixed at this interface. What was
-/// received so was joined here, or was sent so: then it is fixed at its sender, the `peer` of a virtual pair.
+/// Advice about packets that aren't as they are on the wire. What was sent is fixed at this interface. What
+/// was received so was joined here, or was sent so: then it is fixed at its sender, the `peer` of a virtual
+/// pair.
 pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |kind, packets: u64, what: &str, remedy: String| {
@@ -233,14 +234,16 @@ pub fn truncation_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> 
     let block = (by_block > 0).then(|| Advice {
         kind: "cut_by_block",
         what: format!(
-            "packets of {name} are truncated: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"
+            "packets of {name} are truncated: they don't fit into a block of the kernel's ring; its MTU is \
+             {mtu} B"
         ),
         remedy: "a larger block= (pcap: a larger buffer=) keeps them whole".to_string(),
     });
     let bound = (by_bound > 0).then(|| Advice {
         kind: "cut_by_bound",
         what: format!(
-            "packets of {name} are truncated to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"
+            "packets of {name} are truncated to {SNAP_LEN_MAX} B, the most that is kept of one and that tools \
+             read"
         ),
         remedy: format!(
             "ip link set dev {} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)",

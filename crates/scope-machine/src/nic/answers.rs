@@ -1,8 +1,8 @@
 //! What a driver's answers to ethtool's questions mean: plain words and bytes to values.
 //!
 //! A driver may answer anything: an answer that is too short or contradicts itself is an error or an
-//! omitted value, never a read outside of it. `linux/ethtool.h` defines the words; each answer begins with the
-//! order's number.
+//! omitted value, never a read outside of it. `linux/ethtool.h` defines the words; each answer begins with
+//! the order's number.
 
 use std::ffi::CStr;
 use std::io;

@@ -185,8 +185,8 @@ fn request_for(interface: &str) -> io::Result<libc::ifreq> {
 
 fn send(socket: &OwnedFd, order: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: every order used here takes an ifreq, which lives through the call. Only SIOCETHTOOL's points
-    // farther: to the buffer of the `Ethtool` that sends it; however long the answer, it is written front to back
-    // and stopped by the guard behind it.
+    // farther: to the buffer of the `Ethtool` that sends it; however long the answer, it is written front to
+    // back and stopped by the guard behind it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), order as _, request as *mut libc::ifreq) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

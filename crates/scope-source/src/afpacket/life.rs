@@ -11,7 +11,8 @@ pub(crate) const EVENTS_MAX: usize = 1024;
 /// A change to report: the state, and the same in plain words.
 pub(crate) type StateChange = (InterfaceState, String);
 
-/// An interface as it was reported last. Where it comes back after it was removed, it goes on as the same one.
+/// An interface as it was reported last. Where it comes back after it was removed, it goes on as the same
+/// one.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     /// The name that it is captured under.

@@ -380,8 +380,8 @@ impl Port {
     }
 
     /// Lets packets in, unless the group has still to be joined: outside it the socket would get what the
-    /// others of the group get. The programs depend on the link type, so they are made here for each interface.
-    /// Needs no rights.
+    /// others of the group get. The programs depend on the link type, so they are made here for each
+    /// interface. Needs no rights.
     fn open_gate(&mut self) -> Result<(), SourceError> {
         if self.joining {
             return Ok(());

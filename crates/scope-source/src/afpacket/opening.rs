@@ -54,8 +54,8 @@ pub fn open_shared(wishes: &[(AfPacketOptions, String)]) -> Result<AfPacketSourc
 fn begin(mut sources: Vec<AfPacketSource>) -> Result<Vec<AfPacketSource>, SourceError> {
     debug_assert!(sources.len() <= WORKERS_MAX as usize);
     for source in &mut sources {
-        // 1. Each worker listens to changes of interfaces and has the list of them, before it looks which there
-        //    are.
+        // 1. Each worker listens to changes of interfaces and has the list of them, before it looks which
+        //    there are.
         source.check_names()?;
         // 2. For each interface it opens a socket that is mute (protocol 0): a fresh packet socket with a
         //    protocol would receive from every interface. It makes the socket ready, its gate shut, and binds

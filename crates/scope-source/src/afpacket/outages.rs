@@ -29,7 +29,8 @@ impl Outages {
         (self.before_ns, self.looked_ns) = (self.looked_ns, now_ns);
     }
 
-    /// Interface `number` is as `life` says, found at `now_ns`. Where it doesn't count (`counts`), it has no outage.
+    /// Interface `number` is as `life` says, found at `now_ns`. Where it doesn't count (`counts`), it has no
+    /// outage.
     pub(crate) fn note(&mut self, number: usize, life: &Life, counts: bool, now_ns: i64) {
         let reason = if life.gone { GapReason::InterfaceGone } else { GapReason::InterfaceDown };
         let reason = (counts && !life.is_up()).then_some(reason);

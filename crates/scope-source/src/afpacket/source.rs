@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  route socket ─► gone: take what the ring still holds, then keep the socket for the next interface
-//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or one that serves no interface
+//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or an idle one
 //!  rings        ─► the block with the oldest first packet, again and again: a busy interface doesn't starve the others
 //! ```
 //! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs
@@ -64,8 +64,8 @@ struct KnownInterface {
     interface: Interface,
     /// As it was reported last.
     life: Life,
-    /// Whether it is missed when it brings nothing: from the start where the source names it, else once it was
-    /// up.
+    /// Whether it is missed when it brings nothing: from the start where the source names it, else once it
+    /// was up.
     missed: bool,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
@@ -88,7 +88,8 @@ pub struct AfPacketSource {
     known: Vec<KnownInterface>,
     /// Counters of all sockets that serve others now.
     before: SourceCounters,
-    /// Interfaces, by number, of which more has changed since the last report than the counts of their sockets.
+    /// Interfaces, by number, of which more has changed since the last report than the counts of their
+    /// sockets.
     changed: BTreeSet<usize>,
     /// Interfaces that the sink knows.
     announced: usize,

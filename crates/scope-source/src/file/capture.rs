@@ -248,7 +248,8 @@ impl Capture {
         &self.path
     }
 
-    /// Gives back the memory of a file that has ended and says whether it was truncated. Nothing of it may be lent.
+    /// Gives back the memory of a file that has ended and says whether it was truncated. Nothing of it may be
+    /// lent.
     pub(super) fn close(&mut self) -> Option<Cut> {
         self.buffer.release();
         let damage = self.damage.take()?;

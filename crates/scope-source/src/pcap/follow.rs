@@ -91,8 +91,8 @@ impl Follow {
         self.life.remove()
     }
 
-    /// The interface that may be captured in place of the one that is gone; the same one is returned again when
-    /// it has changed. libpcap opens none that is down.
+    /// The interface that may be captured in place of the one that is gone; the same one is returned again
+    /// when it has changed. libpcap opens none that is down.
     pub(super) fn comer(&mut self) -> Option<Link> {
         if self.index.is_some() || !std::mem::take(&mut self.look_again) {
             return None;

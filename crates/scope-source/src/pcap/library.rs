@@ -173,9 +173,9 @@ impl Capture {
             return Err(handle.refusal(status));
         }
         let warnings = if status > 0 { vec![handle.words()] } else { Vec::new() };
-        // libpcap leaves its sockets, and one more descriptor that it doesn't name, open for programs that this
-        // one starts. All other descriptors of this program close by themselves. Kernels before 5.11 can't
-        // close all at once: there at least the socket is closed.
+        // libpcap leaves its sockets, and one more descriptor that it doesn't name, open for programs that
+        // this one starts. All other descriptors of this program close by themselves. Kernels before 5.11
+        // can't close all at once: there at least the socket is closed.
         // SAFETY: the handle is active, and the calls take and return numbers only.
         unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);

@@ -7,9 +7,9 @@
 //!  capturing ─► removed: what the system still holds is read, the capture is closed
 //!            ─► there again: opened again, which needs the rights of the start; without them the source ends, and says so at once
 //! ```
-//! Packet accounting, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently,
-//! so offered is never less than what was received and dropped. After [`Source::stop`] what is dated later
-//! isn't taken and isn't counted.
+//! Packet accounting, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems
+//! count differently, so offered is never less than what was received and dropped. After [`Source::stop`]
+//! what is dated later isn't taken and isn't counted.
 
 mod follow;
 mod library;
@@ -271,8 +271,8 @@ impl PcapSource {
         }
     }
 
-    /// The interface was removed. Whether it can be opened again is known and reported at once: rights that are
-    /// given up stay so.
+    /// The interface was removed. Whether it can be opened again is known and reported at once: rights that
+    /// are given up stay so.
     fn interface_removed(&mut self, (state, waiting): StateChange) {
         self.left = self.capture.is_some().then(Instant::now);
         match may_capture() {

@@ -55,8 +55,8 @@ impl Feed {
         }
     }
 
-    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; returns how many. The next
-    /// number must be below `bound`.
+    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; returns how many. The
+    /// next number must be below `bound`.
     pub fn push(&mut self, sink: &mut dyn Sink, start_ns: i64, bound: u64, packets_max: usize) -> usize {
         let packets_max = packets_max.min(BATCH_PACKETS_MAX);
         match self {

@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 /// What a filter means for VLAN tagged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VlanRule {
-    /// A packet with n tags (0, 1, 2) is input_file n times `vlan and` the filter, unless the filter itself says
-    /// `vlan`.
+    /// A packet with n tags (0, 1, 2) matches as n times `vlan and` the filter does, unless the filter itself
+    /// says `vlan`.
     Transparent,
-    /// libpcap's letter.
+    /// Follows libpcap literally.
     Exact,
 }
 

@@ -1,4 +1,5 @@
-//! A worker's source before its first poll: interfaces that exist are made ready, in the order that `opening` gives.
+//! A worker's source before its first poll: interfaces that exist are made ready, in the order that `opening`
+//! gives.
 
 use super::super::links::LinkState;
 use super::super::realtime_ns;

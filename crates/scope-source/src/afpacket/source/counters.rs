@@ -1,5 +1,5 @@
-//! A worker's counters, read at each of its polls: the cost is bounded by its sockets and by what has changed,
-//! not by the interfaces that it has ever met.
+//! A worker's counters, read at each of its polls: the cost is bounded by its sockets and by what has
+//! changed, not by the interfaces that it has ever met.
 
 use super::{AfPacketSource, KnownInterface};
 use crate::{InterfaceCounters, SourceCounters};
@@ -13,8 +13,8 @@ impl AfPacketSource {
         total
     }
 
-    /// Appends new interfaces to `into`, which the call before filled, and updates those that may have changed
-    /// since then: their numbers go to `changed`.
+    /// Appends new interfaces to `into`, which the call before filled, and updates those that may have
+    /// changed since then: their numbers go to `changed`.
     pub(super) fn report_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let new = into.len().min(self.known.len())..;
         into.extend(self.known[new].iter().map(without_sockets));

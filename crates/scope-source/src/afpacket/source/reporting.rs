@@ -6,8 +6,8 @@ use super::AfPacketSource;
 use crate::{InterfaceEvent, InterfaceState};
 
 impl AfPacketSource {
-    /// Reports what all workers of the interface see alike only where this one leads; what concerns this worker
-    /// alone always.
+    /// Reports what all workers of the interface see alike only where this one leads; what concerns this
+    /// worker alone always.
     pub(super) fn report(&mut self, interface: &str, state: InterfaceState, text: String) {
         if (self.leads || matches!(state, InterfaceState::Refused | InterfaceState::Lost))
             && self.events.len() < EVENTS_MAX
