@@ -300,7 +300,7 @@ impl Source for Books {
 
     fn stop(&mut self) {}
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         for number in into.len()..self.known.len() {
             let (name, counters) = (Arc::<str>::from(format!("interface{number}")), self.known[number]);
             into.push(InterfaceCounters { interface: name.clone(), called: name, counters });

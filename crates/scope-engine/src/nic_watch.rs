@@ -7,7 +7,7 @@ use scope_events::counts;
 use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
 use scope_machine::nic::{
-    Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, cut_advice,
+    Advice, Ethtool, Link, Nic, NicCounters, Peer, Peers, Softnet, advise, altered_advice, truncation_advice,
 };
 use scope_source::spec::Pattern;
 use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ fn kinds(altered: &Altered) -> usize {
 fn advice_of_packets(nic: &Nic, peer: Option<&Peer>, status: &NicStatus) -> Vec<Advice> {
     let Altered { cut_by_block, cut_by_bound, .. } = status.altered;
     let mut advice = altered_advice(nic, peer, &status.altered);
-    advice.extend(cut_advice(
+    advice.extend(truncation_advice(
         &status.interface,
         status.link.map_or(0, |link| link.mtu),
         cut_by_block,

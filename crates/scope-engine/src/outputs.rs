@@ -7,7 +7,7 @@ use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, Spool, SystemDisk, Target};
 use scope_events::{EVENTS_FILE, Events};
 use scope_folder::Folder;
-use scope_rights::{Place, Writable};
+use scope_rights::{FolderUse, Writable};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -77,18 +77,21 @@ impl Outputs {
 
     /// What stays writable, the dump folder first.
     pub fn writable(&self) -> Vec<Writable<'_>> {
-        let own = Place::Own;
+        let own = FolderUse::Own;
         let log =
-            self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), place: own });
+            self.log.iter().map(|folder| Writable { folder, file: OsStr::new(EVENTS_FILE), folder_use: own });
         let budget = self.dump.budget.as_ref().filter(|budget| budget.limits().bytes_max.is_some());
         let table = self.log.iter().filter(|_| budget.is_some());
-        let table = table.map(|folder| Writable { folder, file: OsStr::new(TABLE_FILE), place: own });
+        let table = table.map(|folder| Writable { folder, file: OsStr::new(TABLE_FILE), folder_use: own });
         let single = match &self.dump.target {
-            Target::File { folder, name } => Some(Writable { folder, file: name, place: Place::NewName }),
+            Target::File { folder, name } => {
+                Some(Writable { folder, file: name, folder_use: FolderUse::NewName })
+            }
             Target::Folder(_) | Target::Stream(_) => None,
         };
         let ring_out = self.ring_out.iter();
-        let ring_out = ring_out.map(|(folder, name)| Writable { folder, file: name, place: Place::NewName });
+        let ring_out =
+            ring_out.map(|(folder, name)| Writable { folder, file: name, folder_use: FolderUse::NewName });
         log.chain(table).chain(single).chain(ring_out).collect()
     }
 

@@ -27,7 +27,7 @@ mod queue;
 use crate::unread::Unread;
 use latest::PLACES;
 use scope_packet::fetch::{fetch_to_write, fetch_value};
-use scope_source::{InterfaceCounters, InterfaceNews, Source, SourceCounters, SourceError};
+use scope_source::{InterfaceCounters, InterfaceEvent, Source, SourceCounters, SourceError};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Report {
 #[derive(Debug)]
 pub enum WorkerNews {
     /// What became of one of its interfaces.
-    Interface(InterfaceNews),
+    Interface(InterfaceEvent),
     /// A warning in plain words.
     Warning(String),
 }
@@ -110,7 +110,7 @@ impl Reporter {
     pub fn report(&mut self, source: &mut dyn Source) -> usize {
         self.counters = source.counters();
         let known = self.interfaces.len();
-        source.interfaces(&mut self.interfaces, &mut self.changed);
+        source.interface_counters(&mut self.interfaces, &mut self.changed);
         self.changed.extend(known..self.interfaces.len());
         let most = ENTRIES_MAX.max(2 * self.changed.len());
         for number in self.changed.drain(..) {
@@ -118,7 +118,7 @@ impl Reporter {
                 behind.add(number);
             }
         }
-        let interfaces = source.news().into_iter().map(WorkerNews::Interface);
+        let interfaces = source.interface_events().into_iter().map(WorkerNews::Interface);
         self.tell(interfaces.chain(source.warnings().into_iter().map(WorkerNews::Warning)));
         self.publish(most)
     }

@@ -331,7 +331,7 @@ mod tests {
 
         fn stop(&mut self) {}
 
-        fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, _: &mut Vec<usize>) {
+        fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, _: &mut Vec<usize>) {
             into.extend(self.0.iter().map(|&(interface, called, received)| InterfaceCounters {
                 interface: interface.into(),
                 called: called.into(),

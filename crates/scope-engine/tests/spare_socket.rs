@@ -5,7 +5,7 @@
 //! its own.
 
 use scope_folder::Folder;
-use scope_rights::{Place, RightsPlan, UserChoice, Writable};
+use scope_rights::{FolderUse, RightsPlan, UserChoice, Writable};
 use scope_testkit::lab::{Lab, RawSender};
 use scope_testkit::traffic::frame;
 use std::ffi::OsStr;
@@ -74,7 +74,7 @@ fn gives_up_its_rights_and_captures() {
         check("a socket", unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) });
     let folder = Folder::open(path.as_ref()).unwrap();
     let plan = RightsPlan { user: UserChoice::Best, selftest: false };
-    let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
+    let writable = [Writable { folder: &folder, file: OsStr::new("log"), folder_use: FolderUse::Own }];
     scope_rights::give_up(scope_rights::decide(&plan, &writable).unwrap(), &writable).unwrap();
     // SAFETY: takes numbers only.
     assert!(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) } < 0, "new sockets are refused");

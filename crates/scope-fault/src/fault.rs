@@ -1,9 +1,10 @@
 //! A fault: what it is about, where that stands, what is wrong with it, and what to do.
 
+use crate::location::Where;
 use crate::sentence::Sentence;
 use std::fmt::Display;
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a fault is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,28 +56,13 @@ impl Subject {
     }
 }
 
-/// Where what is wrong stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Where {
-    /// On the command line; or nowhere, where something is missing there.
-    #[default]
-    Flags,
-    /// In this file.
-    File {
-        /// As typed.
-        path: PathBuf,
-        /// From 1; none: nowhere in particular, as what is missing.
-        line: Option<usize>,
-    },
-}
-
 /// What kind of fault it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Something that was said is wrong.
+    /// A given setting is wrong.
     #[default]
     Wrong,
-    /// Something that a run needs hasn't been said.
+    /// A setting that a run needs is missing.
     Missing,
 }
 
@@ -201,7 +187,7 @@ impl Fault {
         self
     }
 
-    /// Of what hasn't been said.
+    /// Of what is missing.
     #[must_use]
     pub fn missing(mut self) -> Fault {
         self.kind = Kind::Missing;

@@ -1,6 +1,7 @@
 //! A fault as text and as JSON: one function each, of the same value.
 
-use crate::fault::{Fault, Subject, Where};
+use crate::fault::{Fault, Subject};
+use crate::location::Where;
 use crate::sentence::{Sentence, flag};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -131,13 +132,8 @@ mod tests {
 
     fn both() -> Fault {
         let taken = sentence!["the dump and ", Setting::of("summary"), " can't both have standard output"];
-        let remedy = sentence![
-            "write ",
-            Setting::of("write").example("FILE"),
-            ", or leave ",
-            Setting::of("summary"),
-            " away"
-        ];
+        let remedy =
+            sentence!["write ", Setting::of("write").example("FILE"), ", or omit ", Setting::of("summary")];
         Fault::of("write").with_value("-").cause(taken).remedy(remedy)
     }
 
@@ -145,7 +141,7 @@ mod tests {
     fn text_and_json_of_a_fault_come_from_the_same_value() {
         let line = |line| Where::File { path: "t.toml".into(), line: Some(line) };
         let cause = "the dump and --summary can't both have standard output";
-        let remedy = "write -w FILE, or leave --summary away";
+        let remedy = "write -w FILE, or omit --summary";
         assert_eq!(both().to_string(), format!("-w: {cause}; {remedy}"));
         let json = both().to_json();
         assert_eq!(
@@ -159,7 +155,7 @@ mod tests {
 
         let placed = both().at(line(3)).located(&|key| (key == "summary").then(|| line(4)));
         let cause = "the dump and summary (t.toml:4) can't both have standard output";
-        let remedy = "write write = \"FILE\", or leave summary away";
+        let remedy = "write write = \"FILE\", or omit summary";
         assert_eq!(placed.to_string(), format!("t.toml:3: write: {cause}; {remedy}"));
         let json = placed.to_json();
         assert_eq!((&json["cause"], &json["remedy"]), (&cause.into(), &remedy.into()));

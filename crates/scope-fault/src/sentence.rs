@@ -1,7 +1,6 @@
-//! Sentences in which settings are named by value: a flag to whoever wrote a command line, a key to whoever
-//! wrote a file.
+//! Sentences in which settings are named by value: as a flag for a command line, as a key for a file.
 
-use crate::fault::Where;
+use crate::location::Where;
 use std::collections::BTreeSet;
 
 /// Keys that people know by their short flag.
@@ -45,11 +44,11 @@ pub enum Part {
     Words(String),
     /// A setting.
     Setting(Setting),
-    /// What is said otherwise of a command line than of a file.
+    /// Words that differ between a command line and a file.
     Either {
-        /// To whoever wrote a command line.
+        /// For a command line.
         flags: String,
-        /// To whoever wrote a file.
+        /// For a file.
         file: String,
     },
 }

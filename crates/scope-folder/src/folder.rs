@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Mode of all files: the owner reads and writes, the group reads.
 const MODE: Mode = Mode::from_raw_mode(0o640);
-/// What nobody else gets.
+/// Mode of files for the owner only.
 const OTHERS: Mode = Mode::RWXO;
 
 /// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
@@ -36,7 +36,7 @@ const NOBODY: u32 = 65534;
 pub struct Folder {
     handle: OwnedFd,
     path: PathBuf,
-    /// What was opened ahead; `None`: it is opened when it is asked for.
+    /// What was opened ahead; `None`: it is opened when it is needed.
     ahead: Mutex<Option<Ahead>>,
 }
 
@@ -177,7 +177,7 @@ impl Folder {
         let stat = fstat(&file)?;
         expect_plain(&stat)?;
         expect_own(&stat)?;
-        fchmod(&file, MODE_OF_NOBODY)?; // others have nothing to ask there
+        fchmod(&file, MODE_OF_NOBODY)?; // not the business of others
         Ok(file)
     }
 

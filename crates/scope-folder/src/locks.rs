@@ -15,7 +15,7 @@ pub const WHOLE: Range<u64> = 0..i64::MAX as u64;
 /// # Errors
 /// The system's: a file system may have no locks.
 pub fn try_lock(file: &File, bytes: Range<u64>) -> io::Result<bool> {
-    match ask(file, libc::F_OFD_SETLK, libc::F_WRLCK, bytes) {
+    match lock_call(file, libc::F_OFD_SETLK, libc::F_WRLCK, bytes) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
@@ -27,7 +27,7 @@ pub fn try_lock(file: &File, bytes: Range<u64>) -> io::Result<bool> {
 /// # Errors
 /// The system's.
 pub fn unlock(file: &File, bytes: Range<u64>) -> io::Result<()> {
-    ask(file, libc::F_OFD_SETLK, libc::F_UNLCK, bytes).map(drop)
+    lock_call(file, libc::F_OFD_SETLK, libc::F_UNLCK, bytes).map(drop)
 }
 
 /// Whether another opening of the file has a lock on one of these bytes.
@@ -35,16 +35,21 @@ pub fn unlock(file: &File, bytes: Range<u64>) -> io::Result<()> {
 /// # Errors
 /// The system's: a file system may have no locks.
 pub fn is_locked(file: &File, bytes: Range<u64>) -> io::Result<bool> {
-    Ok(ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, bytes)?.l_type != libc::F_UNLCK as libc::c_short)
+    Ok(lock_call(file, libc::F_OFD_GETLK, libc::F_WRLCK, bytes)?.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-fn ask(file: &File, command: libc::c_int, kind: libc::c_int, bytes: Range<u64>) -> io::Result<libc::flock> {
+fn lock_call(
+    file: &File,
+    command: libc::c_int,
+    kind: libc::c_int,
+    bytes: Range<u64>,
+) -> io::Result<libc::flock> {
     let mut lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: bytes.start as libc::off_t,
         l_len: bytes.end.saturating_sub(bytes.start) as libc::off_t,
-        l_pid: 0, // so that is asked for of locks of openings
+        l_pid: 0, // required for locks of openings
     };
     // SAFETY: the descriptor is open while `file` is lent, and the kernel reads and writes the one structure,
     // which outlives the call.

@@ -47,17 +47,17 @@ pub fn host() -> (String, String) {
 
 /// What the kernel says of its clock now.
 pub fn now() -> ClockState {
-    // SAFETY: all of it are numbers, and zeros ask for nothing to be changed.
+    // SAFETY: all of it are numbers, and zeros change nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes into the struct, whose layout on 64 bits is its own. Not by the C library,
     // whose newer versions make another call of it than the one on the list of calls that stay possible.
-    let told = unsafe { libc::syscall(libc::SYS_adjtimex, &raw mut state) };
-    read(told as i32, &state)
+    let answer = unsafe { libc::syscall(libc::SYS_adjtimex, &raw mut state) };
+    read(answer as i32, &state)
 }
 
-fn read(told: i32, state: &libc::timex) -> ClockState {
+fn read(answer: i32, state: &libc::timex) -> ClockState {
     let error_us = |error: libc::c_long| u64::try_from(error).unwrap_or(0);
-    match told {
+    match answer {
         ..0 => ClockState::Unknown,
         libc::TIME_ERROR => ClockState::NotSynchronised,
         _ if state.status & libc::STA_UNSYNC != 0 => ClockState::NotSynchronised,

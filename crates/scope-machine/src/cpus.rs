@@ -1,4 +1,4 @@
-//! Which CPUs workers run on: what is asked for, held against what this process may use, and the pinning
+//! Which CPUs workers run on: the options, checked against what this process may use, and the pinning
 //! itself.
 //!
 //! What a process may use is its affinity, which lies within its control group's cpuset: a CPU outside is
@@ -39,8 +39,8 @@ impl Pinning {
             return Ok(Pinning::Anywhere);
         }
         let unknown = |cause: io::Error| {
-            let fault = Fault::of_source(spec).cause(format!("asking which CPUs may be used: {cause}"));
-            vec![fault.remedy("leave cpus= and numa= away")]
+            let fault = Fault::of_source(spec).cause(format!("reading which CPUs may be used: {cause}"));
+            vec![fault.remedy("omit cpus= and numa=")]
         };
         let allowed = allowed().map_err(unknown)?;
         let node = placement.node.map(|node| (node, cpus_of_node(node)));
@@ -90,7 +90,7 @@ fn meant(
     let of_node = match node {
         Some((number, None)) => {
             let fault = numa(number).cause(format!("there is no NUMA node {number}"));
-            faults.push(fault.remedy("leave it away, or look into /sys/devices/system/node"));
+            faults.push(fault.remedy("omit it, or look into /sys/devices/system/node"));
             None
         }
         Some((number, Some(cpus))) => {
@@ -124,7 +124,7 @@ fn meant(
             cpus.iter().copied().filter(|cpu| allowed.contains(cpu) && !usable.contains(cpu)).collect();
         if !outside.is_empty() {
             let is = format!("is not of NUMA node {number}, which has {}", format_cpus(&usable));
-            faults.push(refuse(&outside, is, "leave numa= or cpus= away".to_string()));
+            faults.push(refuse(&outside, is, "omit numa= or cpus=".to_string()));
         }
     }
     if faults.is_empty() { Ok(Pinning::OneEach(cpus.clone())) } else { Err(faults) }
@@ -201,7 +201,9 @@ mod tests {
             let faults =
                 meant(&placement(cpus, node), "x", &[0, 1], node.map(|node| (node, there))).unwrap_err();
             let faults = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n");
-            words.iter().for_each(|word| assert!(faults.contains(word), "no '{word}' in {faults}"));
+            for word in words {
+                assert!(faults.contains(word), "no '{word}' in {faults}");
+            }
         };
         check(Some(&[1, 7, 8, 9]), None, None, &["'cpus'", "CPU 7-9", "there are: 0-1"]);
         check(None, Some(5), None, &["'numa'", "no NUMA node 5"]);

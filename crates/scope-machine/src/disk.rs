@@ -14,7 +14,7 @@ pub struct Disk {
     pub read_only: bool,
 }
 
-/// Space on the file system that `file` is on; `None` where it can't be asked.
+/// Space on the file system that `file` is on; `None` where it is unknown.
 pub fn disk(file: &Path) -> Option<Disk> {
     let facts = statvfs(file).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from
+//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that are not called from
 //! outside of this crate.
 
 use crate::groups;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What the kernel's route socket answers about the other end of a pair.
 pub fn other_end(datagram: &[u8]) {
-    let _other_end = peer::told(datagram);
+    let _other_end = peer::parse(datagram);
 }
 
 /// Texts of `/proc` and of control groups.

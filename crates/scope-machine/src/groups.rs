@@ -52,7 +52,7 @@ impl Throttle {
     }
 
     /// Since the run began, and the seconds since the last look; `None` where no group has a quota that the
-    /// kernel tells of.
+    /// kernel lists.
     pub fn look(&mut self) -> Option<(Throttled, f64)> {
         if self.files.is_empty() {
             return None;

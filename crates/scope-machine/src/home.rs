@@ -1,5 +1,5 @@
-//! Where a process lives: which machine, since which start of it, in which space of process numbers. So that
-//! whoever reads a log elsewhere or later doesn't take a process for dead that it can't see.
+//! Where a process lives: which machine, since which start of it, in which space of process numbers. So a
+//! reader of a log elsewhere, or later, doesn't mistake a process that it can't see for a dead one.
 
 /// Home of a process; `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Home {
         }
     }
 
-    /// This home, seen from `here`. Machines are told apart by their names, which isn't certain.
+    /// This home, seen from `here`. Machines are distinguished by their names, which isn't certain.
     pub fn seen_from(&self, here: &Home) -> Seen {
         match (&self.boot, &here.boot) {
             (None, _) | (_, None) => Seen::Unknown,

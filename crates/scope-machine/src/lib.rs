@@ -1,4 +1,4 @@
-//! What the machine is asked: memory, processors, control groups, the clock, processes, disk space, network
+//! Facts of the machine: memory, processors, control groups, the clock, processes, disk space, network
 //! cards.
 //!
 //! | module | what it holds |
@@ -12,8 +12,8 @@
 //! | [`disk`] | space on a file system |
 //! | [`nic`] | network cards: facts, counters, what stands in the way of capture |
 //!
-//! Everything here only asks, works without privileges, and changes nothing but a limit of this process. What
-//! isn't answered is unknown, never guessed.
+//! Everything here only reads, works without privileges, and changes nothing but a limit of this process.
+//! What isn't answered is unknown, never guessed.
 
 pub mod clock;
 pub mod cpus;

@@ -12,7 +12,7 @@ const GROUP_UNLIMITED: u64 = 1 << 60;
 pub struct HugePool {
     /// Bytes of one page.
     pub page_bytes: u64,
-    /// Pages that nobody has or was promised.
+    /// Pages that are neither in use nor promised.
     pub free: u64,
 }
 
@@ -28,7 +28,7 @@ struct GroupKind {
     /// At the first the kernel ends processes, at the second it slows them down until they hardly move.
     limits: &'static [&'static str],
     used: &'static str,
-    /// Lines of `memory.stat` that tell of file pages, which the kernel gives up before it refuses memory.
+    /// Lines of `memory.stat` that count file pages, which the kernel gives up before it refuses memory.
     reclaimable: [&'static str; 2],
 }
 
@@ -93,7 +93,7 @@ impl Machine {
         nodes
     }
 
-    /// Pools of reserved huge pages (of `node`, where one is asked for), largest pages first.
+    /// Pools of reserved huge pages (of `node`, where one is given), largest pages first.
     pub fn huge_pools(&self, node: Option<u32>) -> Vec<HugePool> {
         let folder = match node {
             Some(node) => format!("sys/devices/system/node/node{node}/hugepages"),

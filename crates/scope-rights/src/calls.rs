@@ -22,7 +22,7 @@ const FREE: &[&[c_long]] = &[
     &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek],
     &[SYS_openat, SYS_close, SYS_close_range, SYS_fcntl, SYS_dup, SYS_dup3, SYS_flock, SYS_getdents64, SYS_getcwd],
     &[SYS_newfstatat, SYS_fstat, SYS_statx, SYS_fstatfs, SYS_statfs, SYS_readlinkat, SYS_faccessat, SYS_faccessat2],
-    // Dumps: made, synced, named, cut to what is whole, removed where asked for; late packets merged in.
+    // Dumps: made, synced, named, truncated to what is whole, removed on request; late packets merged in.
     &[SYS_linkat, SYS_unlinkat, SYS_renameat2, SYS_ftruncate, SYS_fallocate, SYS_fsync, SYS_fdatasync, SYS_fchmod],
     &[SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_fadvise64, SYS_sync_file_range],
     // Memory: allocation, stacks of threads, machine code of filters, rings of sockets.
@@ -32,16 +32,16 @@ const FREE: &[&[c_long]] = &[
     &[SYS_gettid, SYS_getpid, SYS_exit, SYS_exit_group, SYS_getcpu, SYS_restart_syscall],
     // Signals: handlers and their end; tgkill is below.
     &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_sigaltstack],
-    // A thread that works beside lowers its priority; raising it takes a capability.
+    // A thread that works beside lowers its priority; raising it needs a capability.
     &[SYS_setpriority],
-    // Time; of adjtimex only reading is left, since setting takes a capability.
+    // Time; of adjtimex only reading is left, since setting needs a capability.
     &[SYS_adjtimex],
     &[SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday],
     // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones
     // are refused; spare packet sockets are bound when an interface comes.
     &[SYS_ppoll, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2, SYS_bind, SYS_getsockname, SYS_accept4],
     &[SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown],
-    // Who and where this is, what it may have: asked, not changed.
+    // Who and where this is, what it may have: read, not changed.
     &[SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getgroups, SYS_getppid, SYS_capget, SYS_uname, SYS_sysinfo],
     &[SYS_getrusage, SYS_times, SYS_getrandom],
 ];
@@ -52,7 +52,7 @@ const FREE_HERE: &[c_long] = &[SYS_poll, SYS_epoll_wait, SYS_readlink, SYS_acces
 #[cfg(not(target_arch = "x86_64"))]
 const FREE_HERE: &[c_long] = &[];
 
-/// What may be asked of a terminal, and of the interface behind a socket.
+/// Allowed queries of a terminal, and of the interface behind a socket.
 const REQUESTS: &[c_ulong] = &[
     TCGETS as c_ulong,
     TIOCGWINSZ as c_ulong,
@@ -126,7 +126,7 @@ fn list() -> Result<BpfProgram, BackendError> {
     let own = std::process::id().into();
     rules.insert(SYS_clone3, Vec::new()); // for the other filter to answer
     rules.insert(SYS_clone, vec![with(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
-    rules.insert(SYS_tgkill, vec![with(0, SeccompCmpOp::Eq, own)?]); // abort, and what is asked of all threads
+    rules.insert(SYS_tgkill, vec![with(0, SeccompCmpOp::Eq, own)?]); // abort, and tasks for all threads
     rules.insert(
         SYS_ioctl,
         REQUESTS.iter().map(|&request| with(1, SeccompCmpOp::Eq, request)).collect::<Result<_, _>>()?,

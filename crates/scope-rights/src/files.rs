@@ -4,7 +4,7 @@
 //! file its name in the folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written
 //! or removed.
 
-use super::{Place, Writable, checked};
+use super::{FolderUse, Writable, checked};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope,
@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 11] = [
     "/nix/store",
     "/gnu/store",
 ];
-/// What else of the system commands may read: the kernel's figures, and where the network's names are asked.
+/// What else of the system commands may read: the kernel's figures, and what resolving names needs.
 const SYSTEM: [&str; 6] =
     ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/nscd"];
 /// Devices that hold nothing.
@@ -43,7 +43,7 @@ const KNOWN_OF_COMMANDS: ABI = ABI::V6;
 /// Asks for the version instead of making rules.
 const VERSION: libc::c_uint = 1;
 
-/// Rules that each thread of a run takes on.
+/// Rules for each thread of a run.
 pub struct FileRules {
     abi: i32,
     ruleset: Option<OwnedFd>,
@@ -79,12 +79,12 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
         .create()?;
-    for Writable { folder, place, .. } in writable {
-        let rights = match place {
-            Place::Own => write,
-            Place::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
+    for Writable { folder, folder_use, .. } in writable {
+        let rights = match folder_use {
+            FolderUse::Own => write,
+            FolderUse::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
             // There a file has another name until it is whole.
-            Place::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
+            FolderUse::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
         };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
@@ -152,9 +152,10 @@ impl CommandRules {
         for path in SYSTEM {
             self.add(Path::new(path), read)?;
         }
-        DEVICES
-            .iter()
-            .try_for_each(|path| self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile))
+        for path in DEVICES {
+            self.add(Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?;
+        }
+        Ok(())
     }
 
     /// Allows files in `folder` to be read, and to be listed where `listed`.
@@ -175,7 +176,7 @@ impl CommandRules {
         self.open_and_add(folder, AccessFs::from_all(KNOWN_OF_COMMANDS) & !not)
     }
 
-    /// The calling thread takes them on; the version of the interface that is in force.
+    /// Applies them to the calling thread; the version of the interface that is in force.
     ///
     /// # Errors
     /// The kernel's.
@@ -225,8 +226,8 @@ fn kernel_abi() -> i32 {
     abi.max(0) as i32
 }
 
-/// The calling thread takes the rules on. For signal handlers.
+/// Applies the rules to the calling thread. For signal handlers.
 pub fn restrict_thread(ruleset: RawFd) -> Result<(), i32> {
-    // SAFETY: takes numbers only; whoever made the rules keeps them open meanwhile.
+    // SAFETY: takes numbers only; the owner of the rules keeps them open meanwhile.
     checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) })
 }

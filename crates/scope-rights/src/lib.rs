@@ -1,23 +1,22 @@
 //! Giving up rights: what a run keeps once its sockets, its files and its memory are there.
 //!
-//! 1. Who to be is decided (`user`): the named user; or, started as root without a name, `wirescope`, the
-//!    owner of the dump folder
-//!    or `nobody`, the first of them who can write there; else root, without capabilities. A thread takes on each identity for a
-//!    moment and tries.
+//! 1. The user is decided (`user`): the named one; or, started as root without a name, `wirescope`, the owner
+//!    of the dump folder or `nobody`, the first of them who can write there; else root, without capabilities.
+//!    A thread takes on each identity for a moment and tries.
 //! 2. Landlock's rules and the list of system calls are made (`files`, `calls`), while everything can still
 //!    be opened.
-//! 3. Every thread gives up what programs that it would start could have (the bounding set), which takes a
-//!    capability itself.
+//! 3. Every thread gives up the capabilities that programs started by it could gain (the bounding set), which
+//!    needs a capability itself.
 //! 4. The process changes its groups and its user; files that get a name later in a folder of others are
 //!    opened, without one.
 //! 5. Every thread gives up all capabilities and the right to gain any, then writing outside of the folders,
-//!    then all system
-//!    calls that aren't on the list; in this order, since each step forbids the ones before. Threads that begin later inherit it.
+//!    then all system calls that aren't on the list; in this order, since each step forbids the ones before.
+//!    Threads that begin later inherit it.
 //!
 //! From the first of these on no process of the same user may look into this one, take its sockets or have
-//! its memory written to disk by a crash ([`hide`]). No thread is left out. Commands after dumps run in a
+//! its memory written to disk by a crash ([`hide`]). No thread is exempt. Commands after dumps run in a
 //! process of their own, which is begun between 1 and 2, as the same user, and has other rights. What the
-//! kernel lacks is said; the other steps are taken all the same.
+//! kernel lacks is reported; the other steps are done all the same.
 
 mod calls;
 mod capabilities;
@@ -57,12 +56,12 @@ pub struct Writable<'a> {
     /// The file in it that the run will write.
     pub file: &'a OsStr,
     /// What else may be done there.
-    pub place: Place,
+    pub folder_use: FolderUse,
 }
 
 /// What a folder is to a run that writes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FolderUse {
     /// The run's own: files are made, read, written and removed there.
     Own,
     /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before
@@ -73,29 +72,29 @@ pub enum Place {
 /// What makes all of `places` writable for `user`, as command lines.
 fn give_to(user: &str, places: &[Writable<'_>]) -> String {
     let user = shell_word(user);
-    let of = |wanted: Place| {
+    let of = |wanted: FolderUse| {
         let wanted: Vec<Writable<'_>> =
-            places.iter().filter(|writable| writable.place == wanted).copied().collect();
+            places.iter().filter(|writable| writable.folder_use == wanted).copied().collect();
         user::folders(&wanted)
     };
-    let own = of(Place::Own);
+    let own = of(FolderUse::Own);
     let mut commands = Vec::new();
     if !own.is_empty() {
         let folders: Vec<String> = own.iter().map(shell_word).collect();
         commands.push(format!("give the folder to this user by: chown -R {user} {}", folders.join(" ")));
     }
     // Others' folder, perhaps the system's: it isn't ours to give away.
-    for folder in of(Place::NewName).iter().filter(|folder| !own.contains(folder)) {
+    for folder in of(FolderUse::NewName).iter().filter(|folder| !own.contains(folder)) {
         let new = shell_word(folder.join("dumps"));
         commands.push(format!("name a file in a folder of this user, made by: install -d -o {user} {new}"));
     }
     commands.join("; ")
 }
 
-/// Whose fault a call is that never fails.
+/// The remedy where a call fails that never does.
 const BLAME: &str = "this is a defect of wirescope or of this system, please report it";
 
-/// Whether that is so: not where files or memory have run out.
+/// Whether that applies: not where files or memory have run out.
 fn blames(cause: &io::Error) -> bool {
     !matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
@@ -112,7 +111,7 @@ pub enum RightsError {
         /// What gives the folders to that user, where that helps.
         give: String,
     },
-    /// Nobody is to write there.
+    /// This file must not be written.
     File {
         /// Which.
         path: PathBuf,
@@ -135,7 +134,7 @@ pub enum RightsError {
     },
 }
 
-/// A folder that somebody can't write to.
+/// A folder that the user can't write to.
 #[derive(Debug)]
 pub struct Unwritable {
     /// Which.
@@ -154,15 +153,15 @@ fn in_words(places: &[Unwritable]) -> String {
 }
 
 /// What helps where another owner doesn't.
-const MEND: &str = "mend that, or choose another folder";
+const FIX: &str = "fix that, or choose another folder";
 
 /// Changing owners helps only where the owner is what is wrong.
 fn remedy(places: &[Unwritable], give: &str) -> String {
     let give = format!("{give}, and chmod -R u+rwX where this user owns it; or choose another --user");
     let owners = places.iter().filter(|place| place.cause.raw_os_error() == Some(libc::EACCES)).count();
     match owners {
-        0 => MEND.to_string(),
-        _ if owners < places.len() => format!("{give}; mend the rest, or choose another folder"),
+        0 => FIX.to_string(),
+        _ if owners < places.len() => format!("{give}; fix the rest, or choose another folder"),
         _ => give,
     }
 }
@@ -190,7 +189,7 @@ impl RightsError {
                 let fault = Fault::of("user")
                     .with_value(user)
                     .cause(format!("this process may not become {user}: {cause}"));
-                fault.remedy("it needs CAP_SETUID and CAP_SETGID, as root has them, or leave the flag away")
+                fault.remedy("it needs CAP_SETUID and CAP_SETGID, as root has them, or omit the flag")
             }
             RightsError::Step { step, cause } => {
                 let fault = Fault::of_thing("rights").error(cause).cause(format!("{step} failed: {cause}"));
@@ -228,9 +227,7 @@ impl fmt::Display for Rights {
             )?,
         }
         match self.landlock_abi {
-            0 => f.write_str(
-                ", no Landlock in this kernel: files are kept only from whom this user may not write to",
-            )?,
+            0 => f.write_str(", no Landlock in this kernel: the run may write wherever this user may")?,
             abi => write!(f, ", Landlock (ABI {abi})")?,
         }
         match self.commands_abi {
@@ -267,13 +264,13 @@ const STEPS: [&str; 6] = [
     "seccomp",
 ];
 
-/// Who the run will be: decided before anything is begun, since nobody may be fit.
+/// Who the run will be: decided before anything is begun, since there may be no such user.
 pub struct Decision {
     choice: user::Choice,
 }
 
 impl Decision {
-    /// Whom the process is to become; `None`: it stays who it is.
+    /// The user that the process is to become; `None`: it keeps its user.
     pub fn user(&self) -> Option<&User> {
         self.choice.become_user.as_ref()
     }
@@ -287,8 +284,8 @@ impl Decision {
 
 /// No other process of the same user can look into this one from here on: not into its memory, not at its
 /// descriptors. Nor does a crash write its memory to disk. A change of the user undoes it, so it is done
-/// again then. And programs that this one starts get none of its descriptors, not even those that whoever
-/// started this one left open for it.
+/// again then. And programs that this one starts get none of its descriptors, not even those that its own
+/// parent left open.
 pub fn hide() {
     // SAFETY: these take numbers only. A kernel before 5.11 has not the second one: there what was left open
     // stays so.
@@ -339,12 +336,12 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
     let calls = calls::filters().map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     threads::in_each(threads::lasting(|_| capabilities::drop_bounding()))
-        .map_err(RightsError::step("asking every thread"))?;
+        .map_err(RightsError::step("reaching every thread"))?;
     if let Some(user) = &choice.become_user {
         user.take_on().map_err(RightsError::step("changing the user"))?;
     }
     hide();
-    for named in writable.iter().filter(|writable| writable.place == Place::NewName) {
+    for named in writable.iter().filter(|writable| writable.folder_use == FolderUse::NewName) {
         named
             .folder
             .reserve(NAMES_RESERVED)
@@ -364,7 +361,7 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
             failed.note(5, filters.1.apply());
         }
     }))
-    .map_err(RightsError::step("asking every thread"))?;
+    .map_err(RightsError::step("reaching every thread"))?;
     failed.result()?;
     Ok(Rights { user: choice.words, seccomp, landlock_abi, commands_abi: None })
 }
@@ -409,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_lacks_is_said() {
+    fn what_the_kernel_lacks_is_reported() {
         let check = |seccomp, landlock_abi, expected: &str| {
             let said =
                 Rights { user: "nobody".into(), seccomp, landlock_abi, commands_abi: None }.to_string();
@@ -419,11 +416,7 @@ mod tests {
             );
         };
         check(true, 7, ", seccomp, Landlock (ABI 7)");
-        check(
-            true,
-            0,
-            "seccomp, no Landlock in this kernel: files are kept only from whom this user may not write to",
-        );
+        check(true, 0, "seccomp, no Landlock in this kernel: the run may write wherever this user may");
         check(
             false,
             1,

@@ -1,6 +1,6 @@
 //! A try from inside, in every thread, of what must not be possible any more.
 
-use super::{Place, Rights, Writable, errno, threads};
+use super::{FolderUse, Rights, Writable, errno, threads};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::ffi::CString;
@@ -32,7 +32,7 @@ const STATUS: [(&str, &str, &str); 7] = [
     ("seccomp", "Seccomp", "2"),
 ];
 
-/// What came of it.
+/// The result.
 pub struct SelfTest {
     /// For a program: the sum over all threads, and each of them.
     pub facts: Value,
@@ -56,7 +56,7 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
     let outside = CString::new(format!("{outside}/wirescope-selftest-{}", std::process::id()))?;
     let slot = |_| Slot { thread: AtomicI32::new(0), errors: [const { AtomicI32::new(0) }; TRIES.len()] };
     let slots: &'static Vec<Slot> = threads::lasting((0..THREADS_MAX).map(slot).collect());
-    let asked = threads::in_each(threads::lasting(move |thread| {
+    let threads = threads::in_each(threads::lasting(move |thread| {
         let is_free = |slot: &&Slot| {
             slot.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
@@ -68,7 +68,7 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
     }))?;
     let mut passed = true;
     let mut listed = Vec::new();
-    for thread in asked {
+    for thread in threads {
         let found = slots.iter().find(|slot| slot.thread.load(Ordering::Acquire) == thread);
         let Ok(status) = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) else {
             continue;
@@ -78,8 +78,11 @@ pub fn run(rights: &Rights, writable: &[Writable<'_>]) -> io::Result<SelfTest> {
         listed.push(facts);
     }
     let inside = writable.iter().try_for_each(|writable| writable.folder.unnamed().map(drop));
-    let beside: Vec<[i32; 2]> =
-        writable.iter().filter(|writable| writable.place == Place::NewName).map(try_beside).collect();
+    let beside: Vec<[i32; 2]> = writable
+        .iter()
+        .filter(|writable| writable.folder_use == FolderUse::NewName)
+        .map(try_beside)
+        .collect();
     passed &= beside.iter().flatten().all(|error| *error == libc::EACCES);
     passed &= inside.is_ok() && rights.landlock_abi > 0 && !listed.is_empty();
     let mut facts = sum(rights, listed, inside.err(), passed);
@@ -147,7 +150,7 @@ fn of_thread(thread: threads::Tid, status: &str, found: Option<&Slot>, landlock:
 fn try_all(outside: &CString) -> [i32; TRIES.len()] {
     let nothing: *const libc::c_char = std::ptr::null();
     let opened = |handle: libc::c_long| match handle {
-        // SAFETY: it was opened just now, and nobody else knows of it.
+        // SAFETY: it was opened just now, and is used nowhere else.
         0.. => unsafe { libc::close(handle as i32) },
         _ => errno(),
     };

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  for each thread that /proc/self/task lists and that hasn't answered: signal it, wait for its answer
-//!  until a listing brings nobody new
+//!  until a listing has no new thread
 //! ```
 //! A task runs in a signal handler. It allocates nothing, takes no lock and only makes system calls.
 
@@ -21,7 +21,7 @@ pub type Tid = i32;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Pause between two looks for an answer.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
-/// Listings until nobody new must have come.
+/// Listings at most, until one has no new thread.
 const LISTINGS_MAX: u32 = 100;
 
 /// What every thread does.
@@ -42,7 +42,7 @@ pub fn lasting<T>(value: T) -> &'static T {
 /// Runs `task` in every thread, this one last; their numbers.
 ///
 /// # Errors
-/// A thread doesn't answer, or threads come faster than they can be asked.
+/// A thread doesn't answer, or new threads come faster than they are signalled.
 pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let task: &'static mut Task = Box::leak(Box::new(task));
@@ -63,18 +63,18 @@ pub fn in_each(task: &'static (impl Fn(Tid) + Sync)) -> io::Result<Vec<Tid>> {
             return Ok(answered);
         }
         for thread in new {
-            ask(thread)?;
+            run_in(thread)?;
             answered.push(thread);
         }
     }
-    Err(io::Error::other("new threads come faster than they can be asked"))
+    Err(io::Error::other("new threads come faster than they are signalled"))
 }
 
 /// Signals one thread and waits until it has done the task, or has ended.
-fn ask(thread: Tid) -> io::Result<()> {
+fn run_in(thread: Tid) -> io::Result<()> {
     ANSWERED.store(0, Ordering::Release);
-    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not somebody
-    // else.
+    // SAFETY: takes numbers only. The handler is installed; a thread that has ended is an error, not another
+    // thread.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
     if sent < 0 {
         let error = io::Error::last_os_error();
@@ -93,7 +93,7 @@ fn ask(thread: Tid) -> io::Result<()> {
     Ok(())
 }
 
-/// The signal that asks: the last one, which nobody takes.
+/// The signal that starts the task: the last one, which no program uses.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX()
 }
@@ -116,8 +116,8 @@ extern "C" fn answer(_: libc::c_int) {
     if task.is_null() {
         return;
     }
-    // SAFETY: what TASK points to was leaked, so it lives for ever, and nobody changes it; `errno` is this
-    // thread's own, and whoever was interrupted finds it as it was.
+    // SAFETY: what TASK points to was leaked, so it lives for ever, and nothing changes it; `errno` is this
+    // thread's own, and the code that was interrupted finds it unchanged.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
@@ -157,7 +157,7 @@ mod tests {
     fn every_thread_does_the_task_once_also_those_that_sleep_wait_or_compute() {
         let stop = Arc::new(AtomicBool::new(false));
         let ready = Arc::new(Barrier::new(4));
-        let (told, is_told) = channel::<()>();
+        let (release, released) = channel::<()>();
         let (at, until) = (ready.clone(), stop.clone());
         let computes = std::thread::spawn(move || {
             at.wait();
@@ -169,7 +169,7 @@ mod tests {
         let at = ready.clone();
         let waits = std::thread::spawn(move || {
             at.wait();
-            let _ = is_told.recv();
+            let _ = released.recv();
             this_thread()
         });
         let (at, until) = (ready.clone(), stop.clone());
@@ -182,10 +182,10 @@ mod tests {
         });
         ready.wait();
         let done: &'static Mutex<Vec<Tid>> = lasting(Mutex::new(Vec::with_capacity(1000)));
-        // A lock is taken by one thread at a time here: each is asked when the one before has answered.
+        // A lock is taken by one thread at a time here: each is signalled when the one before has answered.
         let answered = in_each(lasting(move |thread| done.lock().unwrap().push(thread))).unwrap();
         stop.store(true, Ordering::Relaxed);
-        drop(told);
+        drop(release);
         let threads =
             [computes.join().unwrap(), waits.join().unwrap(), sleeps.join().unwrap(), this_thread()];
         let done = done.lock().unwrap().clone();

@@ -1,6 +1,6 @@
 //! Who a run is once everything is open: looked up, tried in a thread, taken on by the process.
 
-use super::{MEND, RightsError, Unwritable, Writable, capabilities, give_to};
+use super::{FIX, RightsError, Unwritable, Writable, capabilities, give_to};
 use rustix::fs::fstat;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
-/// Who a run is, where root starts it and names nobody, and this user is there.
+/// Who a run is, where root starts it without a user, and this user exists.
 const OWN_USER: &str = "wirescope";
 /// Who has no rights by custom.
 const NOBODY: &str = "nobody";
@@ -31,23 +31,24 @@ pub struct User {
 /// Who the run is to be.
 #[derive(Clone, Debug)]
 pub enum UserChoice {
-    /// Whoever can write where the run writes, with the least rights.
+    /// The user with the least rights who can write where the run writes.
     Best,
-    /// This one, or nobody at all.
+    /// This one, or none.
     Named(User),
 }
 
-/// What came of it.
+/// The decision.
 pub struct Choice {
-    /// The process is to take it on; `None`: it is whom it was started as, and may not change that.
+    /// The user that the process is to become; `None`: it keeps the user that started it, and may not change
+    /// that.
     pub become_user: Option<User>,
-    /// The name, and what is to be said of it.
+    /// The name, and what to report of it.
     pub words: String,
     /// Why this is root, and what makes it another user; `None`: it isn't.
     pub stays_root: Option<String>,
 }
 
-/// Why somebody can't be the one.
+/// Why a user is not possible.
 enum Obstacle {
     /// The process may not become this user.
     Change(io::Error),
@@ -118,8 +119,8 @@ impl User {
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Tries in a thread, which alone takes on the user for its short life, whether all of `writable` can be
-    /// written.
+    /// Tries whether all of `writable` can be written, in a thread that alone becomes the user for its short
+    /// life.
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {
         let attempt = || {
             self.take_on_in_thread().map_err(Obstacle::Change)?;
@@ -142,7 +143,7 @@ impl User {
         let no_change: libc::c_long = -1;
         let (uid, gid) = (libc::c_long::from(self.uid), libc::c_long::from(self.gid));
         // SAFETY: the calls themselves, below the C library, change the calling thread only; the groups' list
-        // is not read. The saved user stays root: who tries only asks what the effective one may.
+        // is not read. The saved user stays root: the attempt only needs the effective one.
         let done = unsafe {
             libc::syscall(libc::SYS_setgroups, 0, null_mut::<libc::gid_t>()) == 0
                 && libc::syscall(libc::SYS_setresgid, no_change, gid, no_change) == 0
@@ -215,10 +216,10 @@ fn what_helps(user: &str, writable: &[Writable<'_>], failed: &[(usize, io::Error
         (cause.raw_os_error() == Some(libc::EACCES)).then_some(writable[*at])
     };
     let owned: Vec<Writable<'_>> = failed.iter().filter_map(owned).collect();
-    if owned.is_empty() { MEND.to_string() } else { give_to(user, &owned) }
+    if owned.is_empty() { FIX.to_string() } else { give_to(user, &owned) }
 }
 
-/// Those of `writable` that were tried in vain.
+/// Those of `writable` that this user can't write to.
 fn places<'a>(writable: &[Writable<'a>], failed: &[(usize, io::Error)]) -> Vec<Writable<'a>> {
     failed.iter().map(|(at, _)| writable[*at]).collect()
 }
@@ -234,8 +235,8 @@ pub(super) fn folders<'a>(places: &[Writable<'a>]) -> Vec<&'a Path> {
     folders
 }
 
-/// Root has named nobody: the first who can write, else root itself, whom no capabilities leave with the
-/// files of root. What is said then is of the one who can write to the most folders.
+/// Root has named no user: the first who can write, else root itself, who without capabilities still has the
+/// files of root. The report then names the user who can write to the most folders.
 fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
     let owner = writable.first().and_then(owner);
     let candidates =
@@ -290,22 +291,22 @@ fn best(root: User, writable: &[Writable<'_>]) -> Result<Choice, RightsError> {
 /// The dump folder's owner, if that isn't root.
 fn owner(writable: &Writable<'_>) -> Option<(User, &'static str)> {
     let stat = fstat(writable.folder).ok().filter(|stat| stat.st_uid != 0)?;
-    // Nobody knows that user's group; root's it is not to be.
+    // That user's group is unknown; it must not be root's.
     let gid = if stat.st_gid == 0 { stat.st_uid } else { stat.st_gid };
     let unknown = || User { name: stat.st_uid.to_string(), uid: stat.st_uid, gid };
     let user = User::numbered(stat.st_uid).ok().flatten().unwrap_or_else(unknown);
     Some((user, " (the dump folder's owner)"))
 }
 
-/// Asks the user database for a user and the user's folder: `ask` gets room for an entry, room for its
-/// strings and the length of that, and where to say that it found one.
+/// Looks up a user and the user's folder in the user database: `query` gets room for an entry, room for its
+/// strings and the length of that, and where to put the entry found.
 fn look_up(
-    ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
+    query: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
 ) -> io::Result<Option<(User, PathBuf)>> {
     let mut strings = vec![0; ENTRY_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut found = null_mut();
-    match ask(entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) {
+    match query(entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found) {
         0 if found.is_null() => Ok(None),
         // SAFETY: it was found, so the entry is filled, and its name and folder point into `strings`, which
         // is still there.
@@ -322,17 +323,17 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::FolderUse;
     use scope_folder::Folder;
 
     #[test]
     fn another_owner_is_proposed_only_where_that_helps() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path()).unwrap();
-        let writable = [Writable { folder: &folder, file: OsStr::new("a"), place: Place::Own }];
+        let writable = [Writable { folder: &folder, file: OsStr::new("a"), folder_use: FolderUse::Own }];
         let said = |errno| what_helps("nobody", &writable, &[(0, io::Error::from_raw_os_error(errno))]);
         assert!(said(libc::EACCES).contains("chown -R nobody "), "{}", said(libc::EACCES));
-        assert_eq!(said(libc::EROFS), "mend that, or choose another folder");
+        assert_eq!(said(libc::EROFS), "fix that, or choose another folder");
     }
 
     #[test]

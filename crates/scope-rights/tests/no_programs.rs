@@ -2,7 +2,7 @@
 //! there is no way back.
 
 use scope_folder::Folder;
-use scope_rights::{Place, RightsPlan, UserChoice, Writable};
+use scope_rights::{FolderUse, RightsPlan, UserChoice, Writable};
 use std::ffi::OsStr;
 use std::io;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn no_thread_starts_a_program_be_it_begun_before_or_after() {
         exec().map_err(|error| error.kind())
     });
     let plan = RightsPlan { user: UserChoice::Best, selftest: false };
-    let writable = [Writable { folder: &folder, file: OsStr::new("log"), place: Place::Own }];
+    let writable = [Writable { folder: &folder, file: OsStr::new("log"), folder_use: FolderUse::Own }];
     let decision = scope_rights::decide(&plan, &writable).unwrap();
     let rights = scope_rights::give_up(decision, &writable).unwrap();
     assert!(rights.to_string().contains(", no capabilities"), "{rights}");

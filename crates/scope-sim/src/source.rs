@@ -10,7 +10,7 @@ use crate::packets::Sent;
 use crate::scene::{Kernel, Port};
 use crate::stage::Stage;
 use scope_packet::{BATCH_PACKETS_MAX, Gap, GapReason, Interface, Packet, Sink, TimestampSource};
-use scope_source::afpacket::{Look, Losses, block_order};
+use scope_source::afpacket::{ClockReading, Losses, block_order};
 use scope_source::{Polled, Source, SourceCounters, SourceError, Timing};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -171,9 +171,9 @@ impl LiveSource {
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> ClockReading {
         let stage = &self.supply.stage;
-        Look { clock_ns: stage.wall_ns(), monotonic: Duration::from_nanos(stage.now_ns() as u64) }
+        ClockReading { clock_ns: stage.wall_ns(), monotonic: Duration::from_nanos(stage.now_ns() as u64) }
     }
 
     /// The kernel receives all that has come up to `now_ns`.
@@ -206,7 +206,7 @@ impl LiveSource {
     }
 
     /// Reports what was lost since the last look; this look was when the kernel received what had come.
-    fn report_losses(&mut self, look: Look, sink: &mut dyn Sink) {
+    fn report_losses(&mut self, look: ClockReading, sink: &mut dyn Sink) {
         let slack_ns = 2 * self.kernel.jitter_ns;
         for (number, ring) in self.rings.iter_mut().enumerate() {
             let dropped = std::mem::take(&mut ring.dropped);

@@ -1,16 +1,16 @@
-//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that nobody else calls from
+//! Doors for the fuzz targets, and for them alone (feature `fuzzing`), to parsers that are not called from
 //! outside of this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::afpacket::block::{Frame, Rules, Walk};
-use crate::afpacket::links::{Change, News, Table};
+use crate::afpacket::links::{Change, LinkChanges, Table};
 use crate::own_traffic;
 
-/// What the kernel's route socket sends: whoever follows the changes comes to the same table.
+/// What the kernel's route socket sends: following the changes gives the same table.
 pub fn route_messages(data: &[u8]) {
-    let (mut table, mut news) = (Table::listing(), News::default());
+    let (mut table, mut news) = (Table::listing(), LinkChanges::default());
     let (first, second) = data.split_at(data.len() / 2 / 4 * 4);
     for datagram in [data, first, second] {
         table.take(datagram, &mut news);

@@ -3,14 +3,15 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`spec`] | `NAME:WHAT,option=value,...` as typed, and as meant |
+//! | [`spec`] | `NAME:WHAT,option=value,...` as typed, and how it is read |
+//! | `plan` | the same as meant |
 //! | [`afpacket`] | live capture with TPACKET_V3 |
 //! | [`pcap`] | live capture through libpcap, for systems without that |
 //! | [`own_traffic`] | the ssh session that this program was started from |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
 //!
-//! Absent on purpose: a source knows nothing of rings, triggers or threads. Whoever polls it is the worker.
+//! Absent on purpose: a source knows nothing of rings, triggers or threads. The worker polls it.
 
 pub mod afpacket;
 pub mod file;
@@ -18,6 +19,7 @@ pub mod file;
 pub mod fuzzing;
 pub mod own_traffic;
 pub mod pcap;
+mod plan;
 pub mod spec;
 pub mod synth;
 
@@ -42,8 +44,7 @@ pub enum Timing {
 pub enum Polled {
     /// At least one packet was pushed.
     Packets,
-    /// Nothing came within the source's poll time (10 ms at most). [`Sink::idle`] was told where that leaves
-    /// the clock.
+    /// Nothing came within the source's poll time (10 ms at most). [`Sink::idle`] got the clock at that time.
     Nothing,
     /// Nothing will come any more.
     Ended,
@@ -96,10 +97,10 @@ pub struct InterfaceCounters {
     pub counters: SourceCounters,
 }
 
-/// What became of a live interface.
+/// A new state of a live interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceState {
-    /// It matches what is asked for, and is captured from now on.
+    /// It matches the source's pattern, and is captured from now on.
     New,
     /// Up, with a link.
     Up,
@@ -107,22 +108,22 @@ pub enum InterfaceState {
     Down,
     /// Removed.
     Gone,
-    /// There again after it was removed, and captured again.
+    /// It came back after it was removed, and is captured again.
     Back,
-    /// Packets may have so many bytes behind their link header now.
+    /// Packets may have so many bytes behind their link header from now on.
     Mtu(u32),
-    /// The system calls it otherwise now. It is captured on, under the name that it had first.
+    /// It has another name now. Its capture goes on, under its first name.
     Renamed {
         /// Its name before.
         from: Arc<str>,
         /// Its name now.
         to: Arc<str>,
     },
-    /// It is there and can't be captured.
+    /// It exists and can't be captured.
     Refused,
-    /// The same of one that was captured before it was removed: what was begun is not done.
+    /// The same of an interface that was captured before it was removed.
     Lost,
-    /// None in particular: so many sockets wait for interfaces to come.
+    /// No interface in particular: so many sockets wait for interfaces to come.
     Spare(u32),
 }
 
@@ -142,7 +143,7 @@ impl InterfaceState {
         }
     }
 
-    /// Whether it is a warning; else all is as asked for.
+    /// Whether it is a warning.
     pub const fn warns(&self) -> bool {
         !matches!(self, InterfaceState::New | InterfaceState::Spare(_))
     }
@@ -150,10 +151,10 @@ impl InterfaceState {
 
 /// A change of a live interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceNews {
-    /// The name that it is captured under, or what was asked for where no single one is meant.
+pub struct InterfaceEvent {
+    /// The name that it is captured under, or the source's pattern where no single one is meant.
     pub interface: String,
-    /// What became of it.
+    /// Its new state.
     pub state: InterfaceState,
     /// The same in plain words.
     pub text: String,
@@ -161,13 +162,13 @@ pub struct InterfaceNews {
 
 /// A source of packets, polled by one worker thread.
 ///
-/// A trait object per worker: one call per poll of up to some thousand packets costs nothing. It lends what
-/// it has and copies nothing but what it must change (a stripped VLAN tag that is put back).
+/// A trait object per worker: one call per poll of up to some thousand packets costs nothing. It lends its
+/// packets and copies only what it must change (a stripped VLAN tag that is put back).
 pub trait Source: Send {
     /// What the operator calls it, for messages: the spec as typed.
     fn name(&self) -> &str;
 
-    /// Who waits for whom.
+    /// Whether it waits for the ring, or the ring for it.
     fn timing(&self) -> Timing;
 
     /// How long, in ns of capture time, packets may still come that are older than the newest: 1 s for what
@@ -198,29 +199,28 @@ pub trait Source: Send {
         None
     }
 
-    /// No more packets are wanted: a live source takes what the kernel still holds, then ends. Called once,
-    /// before the last polls.
+    /// Stops the source: a live one drains what the kernel still holds, then ends. Called once, before the
+    /// last polls.
     fn stop(&mut self);
 
-    /// What was decided when the source was opened and is worth a word at the start, in plain words.
+    /// What was decided when the source was opened and is reported at the start, in plain words.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Warnings in plain words that came up since the last call (a file that was cut, an interface that went
-    /// down).
+    /// Warnings in plain words since the last call (a truncated file, an interface that went down).
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Counters of each live interface so far, into what the call before filled: a new one is added behind,
-    /// and of the others those are put right that may have changed since then. Their numbers are added to
+    /// Updates `into`, which the call before filled, to the counters of each live interface so far: appends
+    /// new interfaces, and updates those that may have changed since then. The numbers of these are added to
     /// `changed`, some perhaps twice.
-    fn interfaces(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
+    fn interface_counters(&mut self, _into: &mut Vec<InterfaceCounters>, _changed: &mut Vec<usize>) {}
 
-    /// What became of live interfaces since the last call. Where several workers share them, one of them
-    /// tells.
-    fn news(&mut self) -> Vec<InterfaceNews> {
+    /// Changes of live interfaces since the last call. Where several workers share them, one of them reports
+    /// them.
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
         Vec::new()
     }
 }
@@ -229,7 +229,7 @@ pub trait Source: Send {
 /// [`SourceError::reason`].
 #[derive(Debug)]
 pub enum SourceError {
-    /// The text of a source is not understood, or what it asks for can't be.
+    /// The text of a source is not understood, or its settings are not possible.
     Spec(Fault),
     /// There is no such interface.
     NoInterface {

@@ -1,10 +1,10 @@
 //! The traffic that this program causes by being watched: the ssh session that it was started from, so that
-//! it can be left out.
+//! it can be omitted.
 //!
-//! sshd says in `SSH_CONNECTION` (older ones in `SSH_CLIENT`) whom a session connects. sudo takes the
-//! variable away, so the processes above this one are asked, too. What is found is one TCP connection with
+//! sshd says in `SSH_CONNECTION` (older ones in `SSH_CLIENT`) whom a session connects. sudo removes the
+//! variable, so the processes above this one are searched, too. What is found is one TCP connection with
 //! both addresses and ports; a classic BPF program drops exactly its packets, both ways, in the kernel:
-//! nobody counts them, and they are no loss. Fragments have no ports and are not dropped, nor are packets
+//! they are counted nowhere, and are no loss. Fragments have no ports and are not dropped, nor are packets
 //! with a VLAN tag in their bytes.
 
 use std::fmt;
@@ -17,9 +17,9 @@ use libc::{
 };
 use scope_packet::LinkType;
 
-/// Connections that are left out at most.
+/// Connections that are omitted at most.
 pub const CONNECTIONS_MAX: usize = 8;
-/// How many processes above this one are asked at most.
+/// How many processes above this one are searched at most.
 const PARENTS_MAX: usize = 64;
 /// Bytes of a process's environment that are read at most.
 const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
@@ -53,7 +53,7 @@ fn sessions(own: &[u8], proc: &Path, process: u32) -> Vec<Connection> {
     let mut above = parent(proc, process);
     for _ in 0..PARENTS_MAX {
         let Some(process) = above.filter(|&process| process > 0) else { break };
-        // Another user's environment can't be read without privileges: then its parent may still tell.
+        // Another user's environment can't be read without privileges: then its parent may still have it.
         let environment = std::fs::read(proc.join(process.to_string()).join("environ")).unwrap_or_default();
         if let Some(connection) =
             session_of(&environment[..environment.len().min(ENVIRONMENT_BYTES_MAX)], proc)
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn under_sudo_the_process_above_tells() {
+    fn under_sudo_the_process_above_has_the_session() {
         let folder = tempfile::tempdir().unwrap();
         let process = |id: u32, parent: u32, entries: &[&str]| {
             let place = folder.path().join(id.to_string());

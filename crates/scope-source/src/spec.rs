@@ -16,6 +16,7 @@
 use std::str::FromStr;
 
 pub use crate::afpacket::{Pattern, SPARES_MAX};
+pub use crate::plan::{AfPacketPlan, FilePlan, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
 use scope_fault::Fault;
@@ -24,9 +25,6 @@ use scope_machine::nic::SNAP_LEN_MAX;
 use scope_spelling::values::{
     BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns,
 };
-
-/// Percent of the ring that the shares of all sources together may have.
-pub const SHARES_MAX: u32 = 90;
 
 /// Bytes of a block of the kernel's ring.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
@@ -59,7 +57,7 @@ pub const AFPACKET: &[OptionHelp] = &[
          thread: 0)",
     ),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
-    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("promisc", "off", "on or off: also capture packets for other hosts (on)"),
     option(
         "block",
         "1MiB",
@@ -67,13 +65,9 @@ pub const AFPACKET: &[OptionHelp] = &[
     ),
     option("blocks", "64", "blocks of each worker's ring (chosen from the link's speed)"),
     option("timeout", "4ms", "how long the kernel keeps a block with packets (chosen from the link's speed)"),
-    option(
-        "exclude-self",
-        "on",
-        "on or off: leave out the ssh session that this program was started from (off)",
-    ),
+    option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -81,16 +75,12 @@ pub const AFPACKET: &[OptionHelp] = &[
 /// Options of `pcap:IFACE`.
 pub const PCAP: &[OptionHelp] = &[
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
-    option("promisc", "off", "on or off: take packets for other hosts, too (on)"),
+    option("promisc", "off", "on or off: also capture packets for other hosts (on)"),
     option("timeout", "4ms", "how long the system may hold packets back (4ms)"),
     option("buffer", "64MiB", "the system's memory for packets that wait (64MiB)"),
-    option(
-        "exclude-self",
-        "on",
-        "on or off: leave out the ssh session that this program was started from (off)",
-    ),
+    option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -101,7 +91,7 @@ pub const FILE: &[OptionHelp] = &[
     option("workers", "2", "threads that share the packets by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -130,7 +120,7 @@ pub const SYNTH: &[OptionHelp] = &[
     option("prepare", "on", "frames made beforehand and repeated: on, off, or their bytes (on)"),
     option("workers", "2", "threads that share the flows (1)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
-    option("prefilter", "not port 22", "only packets that this filter takes are recorded (all)"),
+    option("prefilter", "not port 22", "record only packets that match this filter (all)"),
     option("cpus", "2-3", "CPUs that its workers are pinned to, one each in turn; several: 0\\,2-3 (any)"),
     option("numa", "0", "its workers run on the CPUs of this NUMA node (any)"),
 ];
@@ -142,190 +132,6 @@ pub const KINDS: &[(&str, &str, &[OptionHelp])] = &[
     ("file", "PATH", FILE),
     ("synth", "", SYNTH),
 ];
-
-/// Live capture as meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AfPacketPlan {
-    /// Name of the interface, or a pattern: each `*` stands for any letters.
-    pub interface: String,
-    /// How many workers share it; 0: one that all sources with 0 share.
-    pub workers: u32,
-    /// Spare sockets of each worker; `None`: as many as are needed.
-    pub spares: Option<u32>,
-    /// Bytes kept of each packet; `None`: all.
-    pub snap_len: Option<u32>,
-    /// Take packets for other hosts, too.
-    pub promiscuous: bool,
-    /// Bytes of a block of the kernel's ring; `None`: chosen from the link's speed.
-    pub block_bytes: Option<u32>,
-    /// Blocks of each worker's ring; `None`: chosen.
-    pub blocks: Option<u32>,
-    /// Longest that the kernel keeps a block with packets, ms; `None`: chosen.
-    pub timeout_ms: Option<u32>,
-    /// Leave out the ssh session that this program was started from.
-    pub exclude_self: bool,
-}
-
-impl AfPacketPlan {
-    /// The defaults for `interface`.
-    pub fn new(interface: &str) -> AfPacketPlan {
-        AfPacketPlan {
-            interface: interface.to_string(),
-            workers: 1,
-            spares: None,
-            snap_len: None,
-            promiscuous: true,
-            block_bytes: None,
-            blocks: None,
-            timeout_ms: None,
-            exclude_self: false,
-        }
-    }
-}
-
-/// Live capture through libpcap as meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PcapPlan {
-    /// Name of the interface, as libpcap knows it.
-    pub interface: String,
-    /// Bytes kept of each packet; `None`: all.
-    pub snap_len: Option<u32>,
-    /// Take packets for other hosts, too.
-    pub promiscuous: bool,
-    /// Longest that the system holds packets back, ms.
-    pub timeout_ms: u32,
-    /// The system's memory for packets that wait, bytes.
-    pub buffer_bytes: u32,
-    /// Leave out the ssh session that this program was started from.
-    pub exclude_self: bool,
-}
-
-/// A capture file as meant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FilePlan {
-    /// Path; `-` is standard input.
-    pub path: String,
-    /// Multiple of the recorded pace, finite and above 0; `None`: as fast as it goes.
-    pub pace: Option<f64>,
-    /// How many workers share it.
-    pub workers: u32,
-    /// Bytes kept of each packet; `None`: all.
-    pub snap_len: Option<u32>,
-}
-
-/// A source as meant, and what it is given of the ring.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SourceSpec {
-    /// The source.
-    pub plan: SourcePlan,
-    /// Percent of the ring that no other source evicts, 1 to [`SHARES_MAX`]; `None`: it shares the rest with
-    /// all others.
-    pub share: Option<u32>,
-    /// Only packets that this filter takes are recorded; `None`: all.
-    pub prefilter: Option<String>,
-    /// Where its workers run.
-    pub placement: Placement,
-}
-
-/// A source as meant.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourcePlan {
-    /// Live capture.
-    AfPacket(AfPacketPlan),
-    /// Live capture through libpcap.
-    Pcap(PcapPlan),
-    /// A capture file.
-    File(FilePlan),
-    /// Generated traffic.
-    Synth(SynthOptions),
-}
-
-impl SourcePlan {
-    /// The interface, or the pattern of interfaces, that it captures; `None`: it captures none.
-    pub fn interface(&self) -> Option<&str> {
-        match self {
-            SourcePlan::AfPacket(plan) => Some(&plan.interface),
-            SourcePlan::Pcap(plan) => Some(&plan.interface),
-            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
-        }
-    }
-
-    /// The capture file that it reads.
-    pub fn file(&self) -> Option<&FilePlan> {
-        match self {
-            SourcePlan::File(plan) => Some(plan),
-            SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) | SourcePlan::Synth(_) => None,
-        }
-    }
-
-    /// Whether its packets come when they come, or can wait.
-    pub fn is_live(&self) -> bool {
-        match self {
-            SourcePlan::AfPacket(_) | SourcePlan::Pcap(_) => true,
-            SourcePlan::File(_) => false,
-            SourcePlan::Synth(options) => !options.pace_max,
-        }
-    }
-
-    /// Bytes that it keeps of a packet, as they were asked for; `None`: all.
-    pub fn snap_len(&self) -> Option<u32> {
-        let snap_len = match self {
-            SourcePlan::AfPacket(plan) => plan.snap_len,
-            SourcePlan::Pcap(plan) => plan.snap_len,
-            SourcePlan::File(plan) => plan.snap_len,
-            SourcePlan::Synth(_) => None,
-        };
-        snap_len.filter(|&bytes| bytes > 0)
-    }
-
-    /// The same to be set; `None`: it makes whole packets.
-    pub fn snap_len_mut(&mut self) -> Option<&mut Option<u32>> {
-        match self {
-            SourcePlan::AfPacket(plan) => Some(&mut plan.snap_len),
-            SourcePlan::Pcap(plan) => Some(&mut plan.snap_len),
-            SourcePlan::File(plan) => Some(&mut plan.snap_len),
-            SourcePlan::Synth(_) => None,
-        }
-    }
-
-    /// Whether it also captures packets for other hosts; `None`: it captures none.
-    pub fn promiscuous(&self) -> Option<bool> {
-        match self {
-            SourcePlan::AfPacket(plan) => Some(plan.promiscuous),
-            SourcePlan::Pcap(plan) => Some(plan.promiscuous),
-            SourcePlan::File(_) | SourcePlan::Synth(_) => None,
-        }
-    }
-
-    /// Whether it leaves out this program's own traffic.
-    pub fn excludes_self(&self) -> bool {
-        match self {
-            SourcePlan::AfPacket(plan) => plan.exclude_self,
-            SourcePlan::Pcap(plan) => plan.exclude_self,
-            SourcePlan::File(_) | SourcePlan::Synth(_) => false,
-        }
-    }
-
-    /// Has it leave that out; whether it captures an interface, as only such can.
-    pub fn exclude_self(&mut self) -> bool {
-        match self {
-            SourcePlan::AfPacket(plan) => plan.exclude_self = true,
-            SourcePlan::Pcap(plan) => plan.exclude_self = true,
-            SourcePlan::File(_) | SourcePlan::Synth(_) => return false,
-        }
-        true
-    }
-
-    /// How many workers of its own poll it; 0: one that it shares.
-    pub fn workers(&self) -> u32 {
-        match self {
-            SourcePlan::AfPacket(plan) => plan.workers,
-            SourcePlan::Pcap(_) => 1,
-            SourcePlan::File(plan) => plan.workers,
-            SourcePlan::Synth(options) => options.workers,
-        }
-    }
-}
 
 /// Reads one source. Nothing is opened; all faults at once.
 ///
@@ -350,9 +156,10 @@ pub fn parse(text: &str) -> Result<SourceSpec, Vec<Fault>> {
         let fault = Fault::of_source(text).cause(format!("{what_is} is missing"));
         options.faults.push(fault.remedy(format!("write {}", usage(kind, what_is, known))));
     }
-    let share = options.take("share", share);
-    let prefilter = options.take("prefilter", filter);
-    let placement = Placement { cpus: options.take("cpus", parse_cpus), node: options.take("numa", whole) };
+    let share = options.read_value("share", share);
+    let prefilter = options.read_value("prefilter", filter);
+    let placement =
+        Placement { cpus: options.read_value("cpus", parse_cpus), node: options.read_value("numa", whole) };
     let plan = match kind {
         "afpacket" => SourcePlan::AfPacket(afpacket(what, &mut options)),
         "pcap" => SourcePlan::Pcap(pcap(what, &mut options)),
@@ -374,34 +181,34 @@ pub fn escape(what: &str) -> String {
 fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
     AfPacketPlan {
         interface,
-        workers: options.take("workers", live_workers).unwrap_or(1),
-        spares: options.take("spare", spares),
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
-        promiscuous: options.take("promisc", switch).unwrap_or(true),
-        block_bytes: options.take("block", block_bytes),
-        blocks: options.take("blocks", blocks),
-        timeout_ms: options.take("timeout", timeout_ms),
-        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
+        workers: options.read_value("workers", live_workers).unwrap_or(1),
+        spares: options.read_value("spare", spares),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.read_value("promisc", switch).unwrap_or(true),
+        block_bytes: options.read_value("block", block_bytes),
+        blocks: options.read_value("blocks", blocks),
+        timeout_ms: options.read_value("timeout", timeout_ms),
+        exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
     }
 }
 
 fn pcap(interface: String, options: &mut Options<'_>) -> PcapPlan {
     PcapPlan {
         interface,
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
-        promiscuous: options.take("promisc", switch).unwrap_or(true),
-        timeout_ms: options.take("timeout", timeout_ms).unwrap_or(4),
-        buffer_bytes: options.take("buffer", buffer_bytes).unwrap_or(64 << 20),
-        exclude_self: options.take("exclude-self", switch).unwrap_or(false),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
+        promiscuous: options.read_value("promisc", switch).unwrap_or(true),
+        timeout_ms: options.read_value("timeout", timeout_ms).unwrap_or(4),
+        buffer_bytes: options.read_value("buffer", buffer_bytes).unwrap_or(64 << 20),
+        exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
     }
 }
 
 fn file(path: String, options: &mut Options<'_>) -> FilePlan {
     FilePlan {
         path,
-        pace: options.take("pace", multiple).unwrap_or(None),
-        workers: options.take("workers", workers).unwrap_or(1),
-        snap_len: options.take("snaplen", snap_len).unwrap_or(None),
+        pace: options.read_value("pace", multiple).unwrap_or(None),
+        workers: options.read_value("workers", workers).unwrap_or(1),
+        snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
     }
 }
 
@@ -409,21 +216,23 @@ fn synth(options: &mut Options<'_>) -> SynthOptions {
     let default = SynthOptions::default();
     let read_well = options.faults.len();
     let meant = SynthOptions {
-        rate: options.take("rate", parse_count),
-        size: options.take("size", size).unwrap_or(default.size),
-        flows: options.take("flows", |text| narrowed(text, parse_count(text)?)).unwrap_or(default.flows),
-        vlan_ppm: options.take("vlan", parse_percent).unwrap_or(default.vlan_ppm),
-        ipv6_ppm: options.take("ipv6", parse_percent).unwrap_or(default.ipv6_ppm),
-        seed: options.take("seed", whole).unwrap_or(default.seed),
-        time_ns: options.take("time", parse_duration_ns),
-        packets: options.take("packets", parse_count),
-        trigger_at_ns: options.take("trigger-at", parse_duration_ns),
-        start_ns: options.take("start", parse_time_ns),
-        pace_max: options.take("pace", synth_pace).unwrap_or(default.pace_max),
-        prepare: options.take("prepare", prepare).unwrap_or(default.prepare),
-        workers: options.take("workers", workers).unwrap_or(default.workers),
+        rate: options.read_value("rate", parse_count),
+        size: options.read_value("size", size).unwrap_or(default.size),
+        flows: options
+            .read_value("flows", |text| narrowed(text, parse_count(text)?))
+            .unwrap_or(default.flows),
+        vlan_ppm: options.read_value("vlan", parse_percent).unwrap_or(default.vlan_ppm),
+        ipv6_ppm: options.read_value("ipv6", parse_percent).unwrap_or(default.ipv6_ppm),
+        seed: options.read_value("seed", whole).unwrap_or(default.seed),
+        time_ns: options.read_value("time", parse_duration_ns),
+        packets: options.read_value("packets", parse_count),
+        trigger_at_ns: options.read_value("trigger-at", parse_duration_ns),
+        start_ns: options.read_value("start", parse_time_ns),
+        pace_max: options.read_value("pace", synth_pace).unwrap_or(default.pace_max),
+        prepare: options.read_value("prepare", prepare).unwrap_or(default.prepare),
+        workers: options.read_value("workers", workers).unwrap_or(default.workers),
     };
-    // A value that couldn't be read would only bring up faults that are none.
+    // A value that couldn't be read would only cause faults that are none.
     if options.faults.len() == read_well {
         options.faults.extend(meant.faults(options.spec));
     }
@@ -491,7 +300,7 @@ fn filter(text: &str) -> Result<String, BadValue> {
     match text.trim().is_empty() {
         true => Err(BadValue {
             value: text.to_string(),
-            cause: "it is empty, which takes everything".to_string(),
+            cause: "it is empty, which matches everything".to_string(),
         }),
         false => Ok(text.to_string()),
     }
@@ -584,7 +393,7 @@ impl<'a> Options<'a> {
         if part.is_empty() {
             return Err(fault()
                 .cause("nothing stands between two commas or at the end")
-                .remedy("leave the comma out"));
+                .remedy("remove the comma"));
         }
         let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
         let Some(help) = self.known.iter().find(|help| help.name == name) else {
@@ -595,7 +404,7 @@ impl<'a> Options<'a> {
             return Err(fault().cause(format!("option '{name}' has no value")).remedy(remedy));
         };
         if self.given.iter().any(|(given, _)| *given == name) {
-            return Err(fault().cause(format!("option '{name}' is given twice")).remedy("leave one out"));
+            return Err(fault().cause(format!("option '{name}' is given twice")).remedy("remove one"));
         }
         self.given.push((name, value));
         Ok(())
@@ -610,7 +419,7 @@ impl<'a> Options<'a> {
     }
 
     /// The value of an option if it is there and right; a wrong one becomes a fault.
-    fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, BadValue>) -> Option<T> {
+    fn read_value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, BadValue>) -> Option<T> {
         let (_, value) = self.given.iter().find(|(given, _)| *given == name)?;
         let example = self.known.iter().find(|help| help.name == name).map_or("", |help| help.example);
         match read(value) {
@@ -624,8 +433,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Splits at the commas that no backslash stands before, and takes the backslashes away. Empty text is one
-/// empty part.
+/// Splits at the commas without a backslash before them, and removes the backslashes. Empty text is one empty
+/// part.
 fn split(rest: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = rest.chars().peekable();

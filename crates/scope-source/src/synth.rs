@@ -2,7 +2,7 @@
 //! as it goes.
 //!
 //! Random flows inside 10.0.0.0/16 (the IPv6 share inside fd00::10.0.0.0/112), half of them UDP and half TCP,
-//! both ports 1000 to 10000, packets in both directions, right checksums, text as payload. On wish one
+//! both ports 1000 to 10000, packets in both directions, right checksums, text as payload. On request one
 //! trigger packet: UDP over IPv4 to port 60000 with the words of [`TRIGGER_TEXT`] and its time. It is an
 //! extra packet, not counted by `packets=`.
 //!
@@ -109,7 +109,7 @@ pub struct SynthOptions {
     pub trigger_at_ns: Option<i64>,
     /// Time of packet 0, ns since the epoch. Absent: now, at the first poll, with `pace_max` at opening.
     pub start_ns: Option<i64>,
-    /// As fast as the worker takes them instead of in real time.
+    /// As fast as the worker can, instead of in real time.
     pub pace_max: bool,
     /// Which frames are made before the run.
     pub prepare: Prepare,
@@ -154,7 +154,7 @@ impl SynthOptions {
         }
     }
 
-    /// All that is wrong with the options of the source `spec`, each with what would be right.
+    /// All faults of the options of the source `spec`, each with what would be right.
     pub fn faults(&self, spec: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut within = |what: &str, value: u64, min: u64, max: u64| {
@@ -282,7 +282,7 @@ pub struct SynthSource {
 /// Opens the generator as `options.workers` sources that share one traffic and one start; `spec` is what the
 /// operator typed. Frames are prepared here, which takes about 0.2 us for each and worker.
 ///
-/// Options that contradict each other or leave their bounds are refused, by the first [`SourceError::Spec`].
+/// Options that contradict each other or are out of bounds are refused, by the first [`SourceError::Spec`].
 pub fn open(options: &SynthOptions, spec: &str) -> Result<Vec<SynthSource>, SourceError> {
     if let Some(fault) = options.faults(spec).into_iter().next() {
         return Err(SourceError::Spec(fault));
@@ -375,13 +375,13 @@ impl SynthSource {
         Polled::Nothing
     }
 
-    /// Pushes what is due `elapsed_ns` after the start; tells whether that was anything.
+    /// Pushes what is due `elapsed_ns` after the start; returns whether that was anything.
     fn push_elapsed(&mut self, sink: &mut dyn Sink, epoch: Epoch, elapsed_ns: u64) -> bool {
         let number = schedule::packets_before(elapsed_ns.saturating_add(1), self.rate).min(self.packets);
         self.push_due(sink, epoch.start_ns, Due { number, offset_ns: elapsed_ns })
     }
 
-    /// Pushes what is due, at most [`POLL_PACKETS_MAX`] packets, the trigger packet in its place; tells
+    /// Pushes what is due, at most [`POLL_PACKETS_MAX`] packets, the trigger packet in its place; returns
     /// whether that was anything. What doesn't fit comes with the next poll: a slow worker gets everything,
     /// only later.
     fn push_due(&mut self, sink: &mut dyn Sink, start_ns: i64, due: Due) -> bool {

@@ -42,7 +42,7 @@ fn each_refusal_names_the_file_and_the_cause() {
     check(Some(b"ab"), "is no capture file: 2 bytes");
     check(Some(b"This is no capture"), "is no capture file: it begins with 54 68 69 73");
     check(Some(&[0x1f, 0x8b, 8, 0, 0]), "compressed with gzip; decompress it first");
-    check(Some(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]), "cut inside its header: 8 of 24");
+    check(Some(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]), "truncated inside its header: it has 8 of 24 bytes");
     check(Some(&Pcap::new(false, MICRO, 5, 0, 1).done()), "version 2.5");
     check(Some(&Ng::new(false).done()[..16]), "no packet of it can be read");
     let text = refusal(options(&[folder.path()]));
@@ -138,9 +138,9 @@ fn a_paced_file_is_never_early_and_tells_the_clock() {
     let path = folder.path().join("paced.pcap");
     let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
     let times = [1_000_000_000i64, 1_100_000_000, 1_050_000_000, 1_200_000_000];
-    times.iter().for_each(|time_ns| {
-        pcap.packet(*time_ns, b"x");
-    });
+    for time_ns in times {
+        pcap.packet(time_ns, b"x");
+    }
     fs::write(&path, pcap.done()).unwrap();
     let mut source = FileSource::open(FileOptions { pace: Some(2.0), ..options(&[&path]) }).unwrap();
     assert_eq!(source.next_time_ns(), Some(times[0]));
@@ -172,7 +172,7 @@ fn a_cut_file_among_whole_ones_ends_alone() {
     fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
     let read = read_all(FileSource::open(options(&[&cut, &whole])).unwrap()).unwrap();
     assert_eq!((read.counters.received, read.counters.unreadable, read.counters.offered), (5, 1, 6));
-    let expected = format!("{}: cut after packet 2 at byte {}: ", cut.display(), bytes.len() - 16 - 5);
+    let expected = format!("{}: truncated after packet 2 at byte {}: ", cut.display(), bytes.len() - 16 - 5);
     assert!(read.warnings.len() == 1 && read.warnings[0].starts_with(&expected), "{:?}", read.warnings);
     let second = FileOptions { share: Some((1, 2)), ..options(&[&cut, &whole]) };
     let read = read_all(FileSource::open(second).unwrap()).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use scope_packet::packet::FLAGS_OUTBOUND;
 use scope_packet::{Interface, LinkType, Packet, Sink, TimestampSource};
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
-use scope_source::{InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError};
+use scope_source::{InterfaceEvent, InterfaceState, Polled, Source, SourceCounters, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
 
 mod live_support;
@@ -137,7 +137,7 @@ struct Watch {
     /// From the kernel's stamp to the sink, of the last packet that came.
     took_ns: AtomicI64,
     idle_ns: AtomicI64,
-    news: Mutex<Vec<InterfaceNews>>,
+    news: Mutex<Vec<InterfaceEvent>>,
 }
 
 impl Watch {
@@ -203,7 +203,7 @@ fn capture_watched<T>(
                         let before = kept.packets.len();
                         source.poll(&mut kept).unwrap();
                         watch.idle_ns.fetch_max(kept.idle_ns, Ordering::Relaxed);
-                        watch.news.lock().unwrap().extend(source.news());
+                        watch.news.lock().unwrap().extend(source.interface_events());
                         if kept.packets.len() > before {
                             watch
                                 .took_ns
@@ -548,7 +548,9 @@ fn an_interface_that_goes_down_is_waited_for() {
         ["interface va went down; waiting for it", "interface va is up again"],
         "one of them tells"
     );
-    assert!(sources.iter_mut().all(|source| source.news().is_empty() && source.warnings().is_empty()));
+    assert!(
+        sources.iter_mut().all(|source| source.interface_events().is_empty() && source.warnings().is_empty())
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod live_support;
 
 use live_support::{Kept, LIMIT, add_link, drop_capabilities, frames, make_again, take_up, wait_for_link};
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource, PORTS_MAX};
-use scope_source::{InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceError};
+use scope_source::{InterfaceCounters, InterfaceEvent, InterfaceState, Polled, Source, SourceError};
 use scope_testkit::lab::{Lab, Namespace, RawSender};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What the test sees of a worker while that polls.
 #[derive(Default)]
 struct Seen {
-    news: Mutex<Vec<InterfaceNews>>,
+    news: Mutex<Vec<InterfaceEvent>>,
     warnings: Mutex<Vec<String>>,
     /// Packets that all workers have received.
     received: Arc<AtomicU64>,
@@ -85,13 +85,13 @@ fn poll_to_the_end(source: &mut AfPacketSource, seen: &Seen) -> Ended {
         let polled = source.poll(&mut kept);
         seen.polls[seen.worker].fetch_add(1, Ordering::Relaxed);
         seen.received.fetch_add((kept.packets.len() - before) as u64, Ordering::Relaxed);
-        seen.news.lock().unwrap().extend(source.news());
+        seen.news.lock().unwrap().extend(source.interface_events());
         seen.warnings.lock().unwrap().extend(source.warnings());
         assert!(Instant::now() < stop_at, "it doesn't end");
         if let Ok(Polled::Packets | Polled::Nothing) = polled {
             continue;
         }
-        source.interfaces(&mut interfaces, &mut Vec::new());
+        source.interface_counters(&mut interfaces, &mut Vec::new());
         for entry in &interfaces {
             let counters = entry.counters;
             assert_eq!(counters.offered, counters.received + counters.kernel_dropped, "{entry:?}");
@@ -411,7 +411,7 @@ fn a_pattern_takes_so_many_interfaces_and_says_which_it_does_not() {
     }
     let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("*") };
     let mut source = open_in(lab.a(), &tiny).remove(0);
-    let news = source.news();
+    let news = source.interface_events();
     let of =
         |state| news.iter().filter(|news| news.state == state).map(|news| &news.text).collect::<Vec<_>>();
     // These, lo and va.
@@ -487,7 +487,7 @@ fn more_changes_than_can_be_told_are_found_all_the_same() {
     let mut states = Vec::new();
     while !states.contains(&InterfaceState::Back) {
         sources[0].poll(&mut kept).unwrap();
-        states.extend(sources[0].news().into_iter().map(|news| news.state));
+        states.extend(sources[0].interface_events().into_iter().map(|news| news.state));
         assert!(begun.elapsed() < LIMIT, "{states:?}");
     }
     assert!(states.len() < 400, "the socket took all in, so nothing was tried");
@@ -532,7 +532,7 @@ fn an_mtu_beyond_a_block_is_told() {
         seen.wait_for("va", InterfaceState::Mtu(65535), 1);
     });
     let warnings = seen.warnings.lock().unwrap();
-    assert!(warnings.len() == 1 && warnings[0].contains("are cut"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("are truncated"), "{warnings:?}");
 }
 
 #[test]
@@ -575,13 +575,13 @@ fn one_that_takes_the_name_of_a_renamed_one_is_another_interface() {
             let begun = Instant::now();
             while told.iter().filter(|told| **told == state).count() < times {
                 source.poll(kept).unwrap();
-                told.extend(source.news().into_iter().map(|news| news.state));
+                told.extend(source.interface_events().into_iter().map(|news| news.state));
                 assert!(begun.elapsed() < LIMIT, "{state:?}: {told:?}");
             }
         };
     let names = |source: &mut AfPacketSource| {
         let mut interfaces = Vec::new();
-        source.interfaces(&mut interfaces, &mut Vec::new());
+        source.interface_counters(&mut interfaces, &mut Vec::new());
         interfaces
             .iter()
             .map(|entry| (entry.interface.to_string(), entry.called.to_string()))
@@ -614,8 +614,8 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
         || begun.elapsed() < Duration::from_millis(300)
     {
         source.poll(&mut kept).unwrap();
-        source.interfaces(&mut interfaces, &mut Vec::new());
-        states.extend(source.news().into_iter().map(|news| news.state));
+        source.interface_counters(&mut interfaces, &mut Vec::new());
+        states.extend(source.interface_events().into_iter().map(|news| news.state));
         assert!(begun.elapsed() < LIMIT, "{states:?}");
     }
     assert_eq!(
@@ -627,11 +627,11 @@ fn counts_of_interfaces_that_are_gone_are_not_copied_at_each_poll() {
     interfaces[1].counters.received = 12345;
     source.poll(&mut kept).unwrap();
     let mut changed = Vec::new();
-    source.interfaces(&mut interfaces, &mut changed);
+    source.interface_counters(&mut interfaces, &mut changed);
     assert_eq!(interfaces.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [12345, 0]);
     assert_eq!(changed, [1], "what was put right is named");
     let mut anew = Vec::new();
-    source.interfaces(&mut anew, &mut Vec::new());
+    source.interface_counters(&mut anew, &mut Vec::new());
     assert_eq!(anew.iter().map(|entry| entry.counters.received).collect::<Vec<_>>(), [100, 0]);
     assert_eq!(source.counters().received, 100);
 }

@@ -39,7 +39,7 @@ impl Polling {
         let begun = Instant::now();
         while !done(self) {
             let polled = self.source.poll(&mut self.kept);
-            self.told.extend(self.source.news().into_iter().map(|news| (news.state, news.text)));
+            self.told.extend(self.source.interface_events().into_iter().map(|news| (news.state, news.text)));
             assert_ne!(polled?, Polled::Ended);
             assert!(begun.elapsed() < LIMIT, "{} packets, {:?}", self.kept.packets.len(), self.told);
         }
@@ -71,7 +71,7 @@ impl Polling {
     fn books(&mut self) -> InterfaceCounters {
         assert_eq!(self.source.warnings(), [""; 0]);
         let mut interfaces = Vec::new();
-        self.source.interfaces(&mut interfaces, &mut Vec::new());
+        self.source.interface_counters(&mut interfaces, &mut Vec::new());
         let entry = interfaces.remove(0);
         let counters = entry.counters;
         assert_eq!((interfaces.len(), counters), (0, self.source.counters()));

@@ -138,7 +138,7 @@ fn each_fault_names_its_cause_and_remedy() {
     check("synth:flow=7", &["did you mean 'flows'"]);
     check("file:x,pace=1,pace=2", &["'pace' is given twice"]);
     check("file:x,pace", &["'pace' has no value", "pace=1"]);
-    check("file:x,", &["leave the comma out"]);
+    check("file:x,", &["remove the comma"]);
     check("file:x,pace=0", &["option 'pace'", "neither max nor a number"]);
     check("file:x,pace=nan", &["neither max nor a number"]);
     check("file:x,pace=inf", &["neither max nor a number"]);

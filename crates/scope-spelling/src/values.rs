@@ -63,7 +63,7 @@ impl Decimal<'_> {
         Ok(Decimal { digits, scale, unit: unit.trim_start() })
     }
 
-    /// The value in units of which `factor` make one of the written unit; the flag tells whether it is whole.
+    /// The value in units of which `factor` make one of the written unit; the flag says whether it is whole.
     fn times(&self, factor: u64) -> Option<(u128, bool)> {
         let product = self.digits.checked_mul(u128::from(factor))?;
         Some((product / self.scale, product % self.scale == 0))

@@ -109,8 +109,8 @@ impl Lab {
     }
 
     /// Waits until the kernel passes packets from `end_a` in a to `end_b` in b and back. It notices a link a
-    /// while after that came up, on a busy machine a second and more; until then what is sent is gone, and
-    /// nobody is told.
+    /// while after that came up, on a busy machine a second and more; until then what is sent is lost
+    /// silently.
     ///
     /// # Errors
     /// What `ip` said; or that there is no link for minutes.
@@ -168,7 +168,7 @@ impl Namespace {
         ip(&[&["-n", self.name.as_str()], arguments].concat()).map(drop)
     }
 
-    /// Whether the kernel has noticed the link of an interface: from then on its queue takes packets.
+    /// Whether the kernel has noticed the link of an interface: from then on its queue accepts packets.
     fn is_up(&self, interface: &str) -> Result<bool, String> {
         let words = ip(&["-n", &self.name, "-o", "link", "show", interface])?;
         Ok(words.contains(" state UP ") && words.contains(" qdisc noqueue "))
@@ -232,7 +232,7 @@ fn owner(name: &str) -> Option<u32> {
     (parts.next() == Some(NAME_PREFIX)).then(|| parts.next()?.parse().ok()).flatten()
 }
 
-/// Switches off what joins, cuts or leaves packets unfinished on the way; what a driver doesn't have it
+/// Switches off what joins, splits or leaves packets unfinished on the way; what a driver doesn't have it
 /// doesn't do.
 fn switch_offloads_off(interface: &str) {
     for (word, _) in OFFLOADS {
@@ -321,7 +321,7 @@ impl RawSender {
         Ok(RawSender { socket })
     }
 
-    /// Sends `frames` as fast as the link takes them; returns how many were sent.
+    /// Sends `frames` as fast as the link allows; returns how many were sent.
     ///
     /// # Errors
     /// The system's, such as ENETDOWN.

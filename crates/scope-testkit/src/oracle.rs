@@ -6,7 +6,7 @@
 //! | [`read`] | pcap and pcapng files into memory, strict |
 //! | [`select`] | which packets tcpdump selects; what a dump has to hold |
 //! | [`compare`] | two captures, and shortly what differs |
-//! | [`course`] | how capture time runs where it jumps, and what a window takes then |
+//! | [`course`] | how capture time runs where it jumps, and what a window holds then |
 //! | [`tools`] | whether other programs open a file without a complaint |
 //! | [`truth`] | what a dump says of itself, held against what came |
 //! | [`copies`] | whether all of them copy it packet for packet, alone and merged |

@@ -16,7 +16,7 @@ use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pc
 
 /// A field's place, in bytes or, for the key entry's word, in bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct FieldSpan {
     at: usize,
     len: usize,
 }
@@ -50,10 +50,10 @@ fn number(cell: &str) -> usize {
     parsed.unwrap_or_else(|_| panic!("'{cell}' is no number"))
 }
 
-fn foot_places() -> BTreeMap<String, Place> {
+fn foot_fields() -> BTreeMap<String, FieldSpan> {
     let rows = table("Foot", "name");
     rows.into_iter()
-        .map(|row| (row[0].clone(), Place { at: number(&row[1]), len: number(&row[2]) }))
+        .map(|row| (row[0].clone(), FieldSpan { at: number(&row[1]), len: number(&row[2]) }))
         .collect()
 }
 
@@ -214,10 +214,10 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
 
 /// The foot's bytes without the closing length, placed by the page's table.
 fn foot_bytes(foot: &Foot) -> Vec<u8> {
-    let places = foot_places();
+    let places = foot_fields();
     let mut out = vec![0; segment::FOOT_BYTES - 4];
     let mut set = |name: &str, value: &[u8]| {
-        let Place { at, len } =
+        let FieldSpan { at, len } =
             *places.get(name).unwrap_or_else(|| panic!("the foot's table has no '{name}'"));
         assert_eq!(value.len(), len, "{name}");
         out[at..at + len].copy_from_slice(value);
@@ -355,14 +355,14 @@ fn the_block_types_of_the_page_are_those_of_the_code() {
 
 #[test]
 fn the_fields_of_the_foot_fill_it_without_gap_or_overlap() {
-    let mut places: Vec<Place> = foot_places().into_values().collect();
+    let mut places: Vec<FieldSpan> = foot_fields().into_values().collect();
     places.sort_by_key(|place| place.at);
     let end = places.iter().fold(0, |end, place| {
         assert_eq!(place.at, end, "{place:?}");
         place.at + place.len
     });
     assert_eq!(end, segment::FOOT_BYTES - 4);
-    assert_eq!(foot_places()["reserved"].at, Foot::FIELDS_BYTES);
+    assert_eq!(foot_fields()["reserved"].at, Foot::FIELDS_BYTES);
 }
 
 #[test]

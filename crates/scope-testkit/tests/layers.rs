@@ -1,9 +1,11 @@
 //! The house rules that a compiler doesn't check: layers, names, opening sentences, sizes, safety comments,
 //! promises.
 //!
-//! Each rule is a function from text to complaints, tried below on made-up texts that break it, then asked of
-//! the whole workspace. The layer table is that of docs/ARCHITECTURE.md; a crate that isn't in it fails.
+//! Each rule is a function from text to complaints. It is applied to the whole workspace, and tried below on
+//! made-up texts that break it. The layer table is that of docs/ARCHITECTURE.md; a crate that isn't in it
+//! fails.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +49,96 @@ const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("../sha", "red"
 /// The one file that may look for captures beside the repository.
 const MACHINE_PATH_EXCEPTION: &str = ".ci/run";
 const UNSAFE: &str = concat!("un", "safe");
+
+/// Files of one crate that use each other in a circle, and why they still do.
+struct Circle {
+    package: &'static str,
+    /// Paths under `src` without `.rs`, in alphabetical order.
+    files: &'static [&'static str],
+    reason: &'static str,
+}
+
+/// The circles that are left. A new one fails, and so does an entry that is none any more.
+const CIRCLES: &[Circle] = &[
+    Circle {
+        package: "scope-doctor",
+        files: &["dump_findings", "findings", "packet_findings", "silence"],
+        reason: "`findings` calls the files that find, and holds the types that they return",
+    },
+    Circle {
+        package: "scope-doctor",
+        files: &["log", "runs"],
+        reason: "`log` splits itself into runs, and `runs` reads lines as `log` does",
+    },
+    Circle {
+        package: "scope-dump",
+        files: &["cut", "writing"],
+        reason: "`cut` writes what it cuts, and `writing` reports as a cut",
+    },
+    Circle {
+        package: "scope-dump",
+        files: &["output", "target", "together"],
+        reason: "one file of all windows is a target, and is written by an output",
+    },
+    Circle {
+        package: "scope-engine",
+        files: &["control", "obeying", "outputs", "reload", "run"],
+        reason: "`run` obeys orders, whose answers and faults are its own types",
+    },
+    Circle {
+        package: "scope-engine",
+        files: &["dumps", "nic_watch", "path", "status", "summary", "worker"],
+        reason: "a status is made of all parts, and the parts hold pieces of it",
+    },
+    Circle {
+        package: "scope-engine",
+        files: &["exec", "own_process", "reread"],
+        reason: "`own_process` starts the program again in the roles that the two others play",
+    },
+    Circle {
+        package: "scope-engine",
+        files: &["folder_watch", "space"],
+        reason: "a watch reports the types of `space`, which owns the watches",
+    },
+    Circle {
+        package: "scope-filter",
+        files: &["error", "guess", "words"],
+        reason: "an error guesses what was meant, in the words of errors",
+    },
+    Circle {
+        package: "scope-filter",
+        files: &["filter", "kernel", "listing", "native", "template"],
+        reason: "a filter holds its forms, and each is made from it",
+    },
+    Circle {
+        package: "scope-packet",
+        files: &["headers", "key"],
+        reason: "keys are made of headers, which know the numbers that keys have",
+    },
+    Circle {
+        package: "scope-ring",
+        files: &[
+            "claims", "control", "follow", "pin", "protocol", "region", "registry", "ring", "timeline",
+            "writer",
+        ],
+        reason: "the ring holds its parts, and these call the ring",
+    },
+    Circle {
+        package: "wirescope",
+        files: &["config", "config/keys", "config/reload", "plan", "plan/capture", "plan/sources"],
+        reason: "a plan holds what reads its file again, and that makes a plan",
+    },
+    Circle {
+        package: "wirescope",
+        files: &["journal", "speech"],
+        reason: "the journal takes levels, and speech writes to the journal",
+    },
+    Circle {
+        package: "wirescope",
+        files: &["plan/outputs", "plan/places"],
+        reason: "outputs check their folders, in the words of outputs",
+    },
+];
 
 fn layer(name: &str) -> Option<u8> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|&(_, layer)| layer)
@@ -205,6 +297,171 @@ fn has_words(line: &str, first: &str, second: &str) -> bool {
     })
 }
 
+/// The modules of a crate by their paths under `src` (`mod.rs` is its folder, `lib.rs` is empty), with their
+/// code: comments and tests don't count.
+type Modules = BTreeMap<String, String>;
+
+/// The crate and the module that a file is, if it is one that counts: `crates/a/src/b/c.rs` is `b/c` of `a`.
+fn module_of(path: &str) -> Option<(&str, String)> {
+    let (package, path) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let path = path.strip_suffix(".rs")?;
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    if path.split('/').any(|part| part == "tests") {
+        return None;
+    }
+    let is_root = path == "lib" || path == "main";
+    Some((package, if is_root { String::new() } else { path.to_string() }))
+}
+
+/// The code in front of a file's inline tests, without comments.
+fn code_in_front_of_tests(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(code).collect();
+    let is_module =
+        |line: &str| line.split_whitespace().any(|word| word == "mod") && line.trim_end().ends_with('{');
+    let tests = lines.windows(2).position(|two| two[0].trim() == "#[cfg(test)]" && is_module(two[1]));
+    lines[..tests.unwrap_or(lines.len())].join("\n")
+}
+
+/// Splits code into words, `::`, and single signs.
+fn tokens(code: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = code.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let len = match first {
+            _ if is_word(first) => rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()),
+            ':' if rest.starts_with("::") => 2,
+            _ => first.len_utf8(),
+        };
+        tokens.push(&rest[..len]);
+        rest = rest[len..].trim_start();
+    }
+    tokens
+}
+
+/// Every path in `code` that begins with `crate`, `super` or `self`, groups in braces taken apart.
+fn local_paths(code: &str) -> Vec<Vec<&str>> {
+    let tokens = tokens(code);
+    let mut paths = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let begins = ["crate", "super", "self"].contains(token) && tokens.get(at + 1) == Some(&"::");
+        if begins && (at == 0 || tokens[at - 1] != "::") {
+            add_paths(&tokens, at, Vec::new(), &mut paths);
+        }
+    }
+    paths
+}
+
+/// Adds the paths that go on behind `path` at token `at`; returns the token behind them.
+fn add_paths<'a>(
+    tokens: &[&'a str],
+    mut at: usize,
+    mut path: Vec<&'a str>,
+    paths: &mut Vec<Vec<&'a str>>,
+) -> usize {
+    while let Some(&token) = tokens.get(at) {
+        if token == "{" {
+            at += 1;
+            while at < tokens.len() && tokens[at] != "}" {
+                at = match tokens[at] {
+                    "," => at + 1,
+                    "as" => at + 2,
+                    _ => add_paths(tokens, at, path.clone(), paths).max(at + 1),
+                };
+            }
+            return at + 1;
+        }
+        if !token.starts_with(|letter: char| letter.is_alphabetic() || letter == '_') {
+            break;
+        }
+        path.push(token);
+        at += 1;
+        if tokens.get(at) != Some(&"::") {
+            break;
+        }
+        at += 1;
+    }
+    paths.push(path);
+    at
+}
+
+/// The other modules that `module` uses. What stands in the crate's root doesn't count.
+fn used<'a>(modules: &'a Modules, module: &str, code: &str) -> BTreeSet<&'a str> {
+    let mut used = BTreeSet::new();
+    for path in local_paths(code) {
+        let mut full: Vec<&str> = module.split('/').filter(|part| !part.is_empty()).collect();
+        let leading = path.iter().take_while(|part| ["crate", "super", "self"].contains(part)).count();
+        for part in &path[..leading] {
+            match *part {
+                "crate" => full.clear(),
+                "super" => drop(full.pop()),
+                _ => {}
+            }
+        }
+        full.extend(&path[leading..]);
+        let longest = (1..=full.len()).rev().find_map(|len| modules.get_key_value(&full[..len].join("/")));
+        if let Some((target, _)) = longest.filter(|(target, _)| *target != module) {
+            used.insert(target.as_str());
+        }
+    }
+    used
+}
+
+/// The sets of modules that use each other in a circle.
+fn circles(modules: &Modules) -> BTreeSet<Vec<&str>> {
+    let uses: BTreeMap<&str, BTreeSet<&str>> =
+        modules.iter().map(|(module, code)| (module.as_str(), used(modules, module, code))).collect();
+    let reached = |from: &str| {
+        let mut reached = BTreeSet::new();
+        let mut open: Vec<&str> = uses[from].iter().copied().collect();
+        while let Some(module) = open.pop() {
+            if reached.insert(module) {
+                open.extend(&uses[module]);
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        uses.keys().map(|module| (*module, reached(module))).collect();
+    let circle = |module: &&str| {
+        reached[module].iter().copied().filter(|other| reached[other].contains(module)).collect::<Vec<_>>()
+    };
+    uses.keys().map(circle).filter(|circle| circle.len() > 1).collect()
+}
+
+/// Files of one crate form no circle, but for those in `known`; and these are still circles.
+fn check_circles(package: &str, modules: &Modules, known: &[Circle]) -> Vec<String> {
+    let found = circles(modules);
+    let known: Vec<&Circle> = known.iter().filter(|circle| circle.package == package).collect();
+    let mut complaints = Vec::new();
+    for circle in &found {
+        let files = circle.join(", ");
+        let entry = known.iter().find(|entry| circle.iter().all(|file| entry.files.contains(file)));
+        match entry {
+            None => complaints.push(format!(
+                "crates/{package}: {files} use each other; move what they share into a file below them, or \
+                 add the circle to CIRCLES of this test with its reason"
+            )),
+            Some(entry) if entry.files.len() > circle.len() => complaints.push(format!(
+                "crates/{package}: a circle has shrunk to {files}; shorten its entry in CIRCLES of this test"
+            )),
+            Some(_) => {}
+        }
+    }
+    for entry in known {
+        let is_left = found.iter().any(|circle| circle.iter().all(|file| entry.files.contains(file)));
+        if !is_left {
+            complaints.push(format!(
+                "crates/{package}: {} are no circle any more ('{}'); remove the entry from CIRCLES of this \
+                 test",
+                entry.files.join(", "),
+                entry.reason
+            ));
+        }
+    }
+    complaints
+}
+
 fn check_machine_paths(path: &str, text: &str) -> Vec<String> {
     if path == MACHINE_PATH_EXCEPTION {
         return Vec::new();
@@ -323,7 +580,7 @@ fn has_test(text: &str, name: &str) -> bool {
     lines.iter().enumerate().any(|(index, line)| defines(line) && tested(index))
 }
 
-// --- the rules asked of the workspace ---
+// --- the rules applied to the workspace ---
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -333,7 +590,7 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Files of the repository, relative to its root: what git tracks or would take; without git, all but hidden
+/// Files of the repository, relative to its root: what git tracks or would add; without git, all but hidden
 /// and built ones.
 fn files() -> Vec<String> {
     let root = root();
@@ -363,8 +620,8 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Asks `rule` of every file that `wanted` picks and that is text.
-fn ask(wanted: impl Fn(&str) -> bool, rule: impl Fn(&str, &str) -> Vec<String>) {
+/// Applies `rule` to every text file that `wanted` picks.
+fn check_files(wanted: impl Fn(&str) -> bool, rule: impl Fn(&str, &str) -> Vec<String>) {
     let root = root();
     let wanted: Vec<String> = files().into_iter().filter(|path| wanted(path)).collect();
     assert!(!wanted.is_empty(), "the rule found no file to look at");
@@ -380,32 +637,57 @@ fn is_rust(path: &str) -> bool {
 #[test]
 fn every_crate_depends_on_lower_layers_only() {
     let folder = |path: &str| Some(path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?.to_string());
-    ask(|path| folder(path).is_some(), |path, text| check_arrows(&folder(path).unwrap_or_default(), text));
+    check_files(
+        |path| folder(path).is_some(),
+        |path, text| check_arrows(&folder(path).unwrap_or_default(), text),
+    );
 }
 
 #[test]
 fn every_file_opens_with_a_sentence() {
-    ask(is_rust, check_opening);
+    check_files(is_rust, check_opening);
 }
 
 #[test]
 fn no_file_is_longer_than_its_bound() {
-    ask(is_rust, check_size);
+    check_files(is_rust, check_size);
 }
 
 #[test]
 fn nothing_bears_a_homeless_name() {
-    ask(is_rust, check_names);
+    check_files(is_rust, check_names);
 }
 
 #[test]
 fn every_unsafe_block_says_why_it_is_safe() {
-    ask(is_rust, check_safety);
+    check_files(is_rust, check_safety);
+}
+
+#[test]
+fn files_of_one_crate_form_no_circle() {
+    let root = root();
+    let mut packages: BTreeMap<String, Modules> = BTreeMap::new();
+    for path in files() {
+        let (Some((package, module)), Ok(text)) = (module_of(&path), fs::read_to_string(root.join(&path)))
+        else {
+            continue;
+        };
+        let code = packages.entry(package.to_string()).or_default().entry(module).or_default();
+        code.push_str(&code_in_front_of_tests(&text));
+    }
+    assert!(packages.contains_key("scope-ring"), "the rule found no file to look at");
+    let gone = CIRCLES.iter().filter(|circle| !packages.contains_key(circle.package));
+    let mut complaints: Vec<String> =
+        gone.map(|circle| format!("CIRCLES of this test: there is no crate {}", circle.package)).collect();
+    for (package, modules) in &packages {
+        complaints.extend(check_circles(package, modules, CIRCLES));
+    }
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
 #[test]
 fn no_file_names_a_place_of_one_machine() {
-    ask(|_| true, check_machine_paths);
+    check_files(|_| true, check_machine_paths);
 }
 
 #[test]
@@ -493,6 +775,45 @@ fn an_unsafe_block_without_its_comment_is_found() {
     check(rule("// SAFETY: far above.\n1\n2\n3\n4\n5\n6\n7\n@ { b() };"), &["a.rs:9"]);
     check(rule("@ impl Send for A {}"), &["a.rs:1"]);
     check(rule("@ extern \"C\" fn a() {}\n/// speaks of @ { }\n#![deny(@_code)]\n@ fn b() {}"), &[]);
+}
+
+#[test]
+fn a_circle_between_files_is_found_and_an_entry_that_is_none_any_more() {
+    let rule = |files: &[(&str, &str)], known: &[Circle]| {
+        let module = |(path, text): &(&str, &str)| {
+            let path = format!("crates/a/src/{path}.rs");
+            let (package, module) = module_of(&path)?;
+            assert_eq!(package, "a");
+            Some((module, code_in_front_of_tests(text)))
+        };
+        check_circles("a", &files.iter().filter_map(module).collect(), known)
+    };
+    let entry = |files| Circle { package: "a", files, reason: "because" };
+    // Down only; what is in comments, in tests and in the root doesn't count, nor does a child its parent
+    // holds.
+    let down = [
+        ("lib", "pub struct A;\nmod b;"),
+        ("b", "use crate::c::{C, d::{self, D as E}};\nmod child;\nuse child::F;"),
+        ("b/child", "use super::B;"),
+        ("c/mod", "// use crate::b;\nuse crate::A;\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}"),
+        ("c/d", "#[cfg(test)]\nmod tests;\nfn d(super_b: u8) -> u8 { super_b }"),
+        ("c/d/tests", "use crate::b::B;"),
+    ];
+    check(rule(&down, &[]), &[]);
+    check(rule(&down, &[entry(&["b", "c"])]), &["b, c are no circle any more ('because'); remove the entry"]);
+    // By a group, by a path in the code, and by `super`.
+    let around = [
+        ("b", "use crate::{A, c::{C, d::D}};"),
+        ("c/mod", "pub(crate) fn f() { crate::e::g::<u8>() }"),
+        ("e", "use super::b::B;"),
+        ("f", "use crate::b;"),
+    ];
+    check(rule(&around, &[]), &["b, c, e use each other; move what they share"]);
+    check(rule(&around, &[entry(&["b", "c", "e"])]), &[]);
+    check(rule(&around, &[entry(&["b", "c", "e", "f"])]), &["shrunk to b, c, e; shorten its entry"]);
+    check(rule(&around, &[entry(&["b", "c"])]), &["b, c, e use each other", "b, c are no circle any more"]);
+    // A parent that names its child from the root, and the child its parent.
+    check(rule(&[("b", "use crate::b::c::C;"), ("b/c", "use super::B;")], &[]), &["b, b/c use each other"]);
 }
 
 #[test]

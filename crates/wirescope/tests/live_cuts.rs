@@ -90,7 +90,7 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
     let lines = done
         .stderr
         .lines()
-        .filter(|line| line.contains("are cut") && line.contains("packets of") && line.contains(remedy))
+        .filter(|line| line.contains("are truncated") && line.contains("packets of") && line.contains(remedy))
         .count();
     assert_eq!(lines, 1, "told once, with its remedy: {}", done.stderr);
     let warnings = summary["warnings"]
@@ -160,7 +160,7 @@ fn a_snap_length_that_was_asked_for_cuts_nothing_against_the_wish() {
     let (done, summary) = captured(&live, "afpacket:lo,snaplen=100", send);
     assert!(summary["nic"]["lo"]["altered"]["sliced"].as_u64().unwrap() > 3, "{summary}");
     assert_eq!((&summary["cut"], &summary["dumps"][0]["cut"]), (&0.into(), &0.into()));
-    assert!(!done.stderr.contains("are cut"), "{}", done.stderr);
+    assert!(!done.stderr.contains("are truncated"), "{}", done.stderr);
 }
 
 #[test]

@@ -16,7 +16,7 @@ struct Books {
     entries: Vec<InterfaceCounters>,
     changed: BTreeSet<usize>,
     told: usize,
-    news: Vec<InterfaceNews>,
+    news: Vec<InterfaceEvent>,
     warnings: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Source for Books {
 
     fn stop(&mut self) {}
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         into.extend(self.entries[self.told..].iter().cloned());
         self.told = self.entries.len();
         for number in std::mem::take(&mut self.changed) {
@@ -82,7 +82,7 @@ impl Source for Books {
         }
     }
 
-    fn news(&mut self) -> Vec<InterfaceNews> {
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
         std::mem::take(&mut self.news)
     }
 
@@ -202,7 +202,7 @@ fn all_events_come_in_their_order_and_those_beyond_the_bounds_are_counted() {
     let mut books = Books::default();
     let (mut reporter, mut reader) = begin();
     let (interface, text) = ("if0".to_string(), "gone".to_string());
-    books.news.push(InterfaceNews { interface, state: InterfaceState::Gone, text });
+    books.news.push(InterfaceEvent { interface, state: InterfaceState::Gone, text });
     books.warnings.push("first".to_string());
     reporter.report(&mut books);
     let (news, forgotten) = reader.news();

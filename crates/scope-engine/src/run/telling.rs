@@ -9,7 +9,7 @@ use crate::status::{Status, StatusTaker};
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, Reopened};
-use scope_source::{InterfaceNews, InterfaceState};
+use scope_source::{InterfaceEvent, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl Run {
     }
 
     /// What became of an interface: an event, and a warning or just a line.
-    fn tell_of_interface(&self, news: InterfaceNews, watch: &dyn Watch, warnings: &mut Vec<String>) {
+    fn tell_of_interface(&self, news: InterfaceEvent, watch: &dyn Watch, warnings: &mut Vec<String>) {
         if news.state == InterfaceState::Lost && !self.lost.note(&news.text) {
             return; // another of its workers has told it
         }

@@ -1,4 +1,4 @@
-//! What stands in the way of capture on an interface, and of its truth: each with the line that mends it.
+//! What stands in the way of capture on an interface, and of its truth: each with the line that fixes it.
 
 use super::{Altered, SNAP_LEN_MAX, SUPPORTED, this_program};
 use super::{Nic, Peer};
@@ -7,7 +7,7 @@ use std::io;
 
 /// A receive ring of the card with fewer entries than this is small where it can have more.
 const RING_SMALL: u32 = 1024;
-/// Entries that are asked for at most: more only adds delay.
+/// Entries that advice proposes at most: more only adds delay.
 const RING_WANTED: u32 = 4096;
 /// Offloads that join received packets, and ethtool's words for them.
 const JOINING: [(&str, &str); 5] = [
@@ -45,7 +45,7 @@ pub struct Advice {
     pub kind: &'static str,
     /// What it is.
     pub what: String,
-    /// The line that mends it.
+    /// The line that fixes it.
     pub remedy: String,
 }
 
@@ -85,7 +85,7 @@ impl Nic {
     }
 }
 
-/// What makes capture on this interface lose or change packets, as far as its settings tell.
+/// What makes capture on this interface lose or change packets, as far as its settings show.
 pub fn advise(nic: &Nic) -> Vec<Advice> {
     let mut advice = Vec::new();
     let receivers = nic.receivers();
@@ -121,15 +121,15 @@ pub fn advise(nic: &Nic) -> Vec<Advice> {
 }
 
 /// Offloads of this interface that are on and join received packets, in ethtool's words. On a loopback
-/// interface packets are never cut in the first place.
+/// interface packets are never split in the first place.
 fn joining(nic: &Nic) -> Vec<&'static str> {
     let on = |feature: &str| nic.feature(feature) == Some(true) && !nic.loopback;
     JOINING.iter().filter(|(feature, _)| on(feature)).map(|(_, word)| *word).collect()
 }
 
-/// What is said of packets that came and aren't as they are on the wire. What was sent is mended at this
-/// interface; what was received so was joined here, or was never as it should be: then its sender, the `peer`
-/// of a virtual pair, is where it is mended.
+/// Advice about packets that aren't as they are on the wire. What was sent is fixed at this interface. What
+/// was received so was joined here, or was sent so: then it is fixed at its sender, the `peer` of a virtual
+/// pair.
 pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |kind, packets: u64, what: &str, remedy: String| {
@@ -157,14 +157,14 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
         altered.unchecked.saturating_sub(altered.unchecked_sent),
         "received packets whose checksum is open (left to a card by their sender, or undone by joining): \
          tools will call them wrong",
-        if nic.loopback { unmendable() } else { received_remedy(nic, peer, FILL_IN_EARLY) },
+        if nic.loopback { unfixable() } else { received_remedy(nic, peer, FILL_IN_EARLY) },
     );
     add(
         "checksums_sent",
         altered.unchecked_sent,
         "sent packets whose checksum the card has still to fill in: tools will call them wrong",
         if nic.loopback {
-            unmendable()
+            unfixable()
         } else {
             format!("ethtool -K {} {FILL_IN_EARLY}", shell_word(&nic.name))
         },
@@ -172,8 +172,8 @@ pub fn altered_advice(nic: &Nic, peer: Option<&Peer>, altered: &Altered) -> Vec<
     advice
 }
 
-/// Where received packets get as they are: by joining, if that is on, and at their sender, if that is no
-/// other machine. What only passes packets on is mended at the interfaces under it.
+/// Where received packets are altered: by joining, if that is on, and at their sender, if that is no other
+/// machine. What only passes packets on is fixed at the interfaces under it.
 fn received_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String {
     let receivers = nic.receivers();
     match receivers.as_slice() {
@@ -222,25 +222,28 @@ fn receiver_remedy(nic: &Nic, peer: Option<&Peer>, sender_words: &str) -> String
 }
 
 /// On a loopback interface no switch fills them in.
-fn unmendable() -> String {
-    "no setting does: what stays on this machine has none; let tools not check them (tcpdump -K)".to_string()
+fn unfixable() -> String {
+    "no setting fixes it: packets that stay on this machine have no checksum; tools can skip the check \
+     (tcpdump -K)"
+        .to_string()
 }
 
-/// What is to be said of an interface some of whose packets were cut though nobody asked for it: by the
-/// kernel, whose blocks are too small for `by_block` of them, or to the most that is kept of a packet, as
-/// `by_bound` were.
-pub fn cut_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
+/// Advice about an interface some of whose packets were truncated without a snap length: `by_block` by the
+/// kernel, whose blocks are too small for them, and `by_bound` to the most that is kept of a packet.
+pub fn truncation_advice(name: &str, mtu: u32, by_block: u64, by_bound: u64) -> Vec<Advice> {
     let block = (by_block > 0).then(|| Advice {
         kind: "cut_by_block",
         what: format!(
-            "packets of {name} are cut: they don't fit into a block of the kernel's ring; its MTU is {mtu} B"
+            "packets of {name} are truncated: they don't fit into a block of the kernel's ring; its MTU is \
+             {mtu} B"
         ),
-        remedy: "a larger block= (pcap: a larger buffer=) takes them whole".to_string(),
+        remedy: "a larger block= (pcap: a larger buffer=) keeps them whole".to_string(),
     });
     let bound = (by_bound > 0).then(|| Advice {
         kind: "cut_by_bound",
         what: format!(
-            "packets of {name} are cut to {SNAP_LEN_MAX} B, the most that is kept of one and that tools read"
+            "packets of {name} are truncated to {SNAP_LEN_MAX} B, the most that is kept of one and that tools \
+             read"
         ),
         remedy: format!(
             "ip link set dev {} gso_max_size 65536 gro_max_size 65536 (here, and on the peer of a veth pair)",
@@ -259,7 +262,7 @@ fn off_line(name: &str, words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::{Driver, Link, Place, RingSizes};
+    use crate::nic::{Driver, Link, Namespace, RingSizes};
     use scope_packet::LinkType;
 
     #[test]
@@ -275,7 +278,7 @@ mod tests {
             Altered { joined: 1, split: 1, long: 1, unchecked: 2, unchecked_sent: 1, ..Altered::default() };
         let mut remedies: Vec<String> = advise(&nic).into_iter().map(|advice| advice.remedy).collect();
         remedies.extend(altered_advice(&nic, None, &all).into_iter().map(|advice| advice.remedy));
-        remedies.extend(cut_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
+        remedies.extend(truncation_advice(name, 1500, 0, 1).into_iter().map(|advice| advice.remedy));
         let down = Nic { link: Link { up: false, ..nic.link }, ..nic };
         remedies.extend(down.missing(&Ok(())).into_iter().map(|missing| missing.remedy));
         assert!(remedies.len() >= 6, "{remedies:#?}");
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_packets_are_named_with_the_line_that_mends_them() {
+    fn joined_packets_are_named_with_the_line_that_fixes_them() {
         let check = |nic: &Nic, expected: &[&str]| {
             let remedies: Vec<String> = advise(nic).into_iter().map(|advice| advice.remedy).collect();
             assert_eq!(remedies, expected);
@@ -318,15 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn each_altered_packet_is_mended_where_it_was_altered() {
+    fn each_altered_packet_is_fixed_where_it_was_altered() {
         let check = |nic: &Nic, peer: Option<&Peer>, altered: Altered, expected: &[(&str, &str)]| {
-            let told: Vec<_> = altered_advice(nic, peer, &altered)
+            let found: Vec<_> = altered_advice(nic, peer, &altered)
                 .into_iter()
-                .map(|told| (told.kind, told.remedy))
+                .map(|advice| (advice.kind, advice.remedy))
                 .collect();
             let expected: Vec<_> =
                 expected.iter().map(|(kind, remedy)| (*kind, remedy.to_string())).collect();
-            assert_eq!(told, expected);
+            assert_eq!(found, expected);
         };
         let driven_by = |name: &str, on: &[&str]| {
             let driver = Some(Driver { name: name.to_string(), ..Driver::default() });
@@ -334,7 +337,7 @@ mod tests {
         };
         let received = Altered { joined: 1, unchecked: 1, ..Altered::default() };
         let sent = Altered { split: 1, unchecked: 1, unchecked_sent: 1, ..Altered::default() };
-        let peer = Peer { name: Some("oa".to_string()), place: Place::Named("red".to_string()) };
+        let peer = Peer { name: Some("oa".to_string()), namespace: Namespace::Named("red".to_string()) };
         let away = "ip netns exec red ethtool -K oa";
         let split = format!("{away} tso off tx-udp-segmentation off");
         let fill = format!("{away} tx off");
@@ -365,7 +368,7 @@ mod tests {
         );
         check(&nic(), None, Altered::default(), &[]);
         let remedy = |nic: &Nic| {
-            altered_advice(nic, None, &received).pop().map(|told| told.remedy).unwrap_or_default()
+            altered_advice(nic, None, &received).pop().map(|advice| advice.remedy).unwrap_or_default()
         };
         assert!(
             remedy(&driven_by("tun", &[]))
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_passes_packets_on_is_mended_at_the_interfaces_under_it() {
+    fn what_only_passes_packets_on_is_fixed_at_the_interfaces_under_it() {
         let over = |driver: &str, below: Vec<Nic>| {
             let driver = Some(Driver { name: driver.to_string(), ..Driver::default() });
             Nic { name: "br0".to_string(), driver, below, ..with_features(&["rx-gro"]) }
@@ -422,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_its_remedy() {
+    fn what_is_missing_is_reported_with_its_remedy() {
         let check = |nic: &Nic, permission: io::Result<()>, expected: &[(&str, &str, bool)]| {
             let missing = nic.missing(&permission);
             assert_eq!(missing.len(), expected.len(), "{missing:?}");

@@ -14,11 +14,11 @@ pub struct Altered {
     pub unchecked_sent: u64,
     /// Longer than the MTU where the direction isn't known: joined, or still to be split.
     pub long: u64,
-    /// Cut to the snap length that was asked for.
+    /// Truncated to the configured snap length.
     pub sliced: u64,
-    /// Cut by the kernel: they didn't fit into a block of its ring.
+    /// Truncated by the kernel: they didn't fit into a block of its ring.
     pub cut_by_block: u64,
-    /// Cut to the most bytes of a packet that this program keeps.
+    /// Truncated to the most bytes of a packet that this program keeps.
     pub cut_by_bound: u64,
 }
 
@@ -35,9 +35,9 @@ impl Altered {
         self.cut_by_bound += other.cut_by_bound;
     }
 
-    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were asked for
+    /// Counts why a packet of `original_len` bytes has only `len`, of which `snap_len` were to be kept
     /// (`None`: all).
-    pub fn count_cut(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
+    pub fn count_truncated(&mut self, original_len: usize, len: usize, snap_len: Option<usize>) {
         if len >= original_len {
             return;
         }

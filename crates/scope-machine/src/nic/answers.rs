@@ -1,16 +1,66 @@
 //! What a driver's answers to ethtool's questions mean: plain words and bytes to values.
 //!
-//! A driver may answer anything: an answer that is too short or contradicts itself is an error or a value
-//! left out, never a read outside of it. What the words are is told by `linux/ethtool.h`; each answer begins
-//! with the order's number.
+//! A driver may answer anything: an answer that is too short or contradicts itself is an error or an
+//! omitted value, never a read outside of it. `linux/ethtool.h` defines the words; each answer begins with
+//! the order's number.
 
 use std::ffi::CStr;
 use std::io;
 
-use super::ethtool::{Driver, Queues, RingSizes, Timestamping};
-
 /// Bytes of one name.
 pub(super) const NAME_BYTES: usize = 32;
+
+/// A driver, as it names itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// Such as `ixgbe`.
+    pub name: String,
+    /// Its version, often the kernel's; empty: it says none.
+    pub version: String,
+    /// Version of the card's firmware; empty: it says none.
+    pub firmware: String,
+    /// Where the card is plugged in; empty: it says nothing.
+    pub bus: String,
+}
+
+/// Entries of the card's rings: what is set, and what can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingSizes {
+    /// Received packets that the card can hand over before the kernel has taken the first.
+    pub rx: u32,
+    /// Most that can be set.
+    pub rx_max: u32,
+    /// Packets to be sent.
+    pub tx: u32,
+    /// Most that can be set.
+    pub tx_max: u32,
+}
+
+/// Queues of the card: what is set, and what can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Receiving, those that send too included.
+    pub rx: u32,
+    /// Most that can be set.
+    pub rx_max: u32,
+    /// Sending, those that receive too included.
+    pub tx: u32,
+    /// Most that can be set.
+    pub tx_max: u32,
+}
+
+/// Who can stamp packets with a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamping {
+    /// The kernel stamps what is received.
+    pub software: bool,
+    /// The card can stamp every packet that it receives.
+    pub hardware_all: bool,
+    /// The card can stamp some packets that it receives (time protocols).
+    pub hardware_some: bool,
+    /// Number of the card's clock (`/dev/ptpN`).
+    pub clock: Option<u32>,
+}
 
 /// Behind the order: name, version, firmware, bus, of 32 bytes each.
 pub fn driver(bytes: &[u8]) -> Driver {
@@ -55,9 +105,9 @@ pub fn entries(words: &[u32], list: u32, most: usize) -> Option<usize> {
 /// # Errors
 /// There are not that many.
 pub fn names(bytes: &[u8], count: usize) -> io::Result<Vec<String>> {
-    let told =
-        bytes.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |told| u32::from_ne_bytes(*told) as usize);
-    let names = bytes.get(12..).unwrap_or_default().chunks_exact(NAME_BYTES).take(told.min(count));
+    let given =
+        bytes.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |given| u32::from_ne_bytes(*given) as usize);
+    let names = bytes.get(12..).unwrap_or_default().chunks_exact(NAME_BYTES).take(given.min(count));
     let names: Vec<String> = names.map(text).collect();
     if names.len() == count { Ok(names) } else { Err(io::Error::other("the number of names changed")) }
 }
@@ -89,7 +139,7 @@ fn word(words: &[u32], at: usize) -> u32 {
 }
 
 /// Text that ends at its first zero byte; what isn't a letter, digit or punctuation comes from a driver's
-/// mistake and is left out.
+/// mistake and is omitted.
 fn text(bytes: &[u8]) -> String {
     let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
     text.iter()
@@ -111,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_cut_or_counts_otherwise_is_no_list() {
+    fn an_answer_that_is_too_short_or_counts_otherwise_is_no_list() {
         let mut bytes = [0x1b, 1, 2].map(u32::to_ne_bytes).concat();
         bytes.extend([b'a'; 32]);
         bytes.extend([b'b'; 32]);

@@ -1,5 +1,5 @@
 //! What a card, its driver and the kernel's queue behind it counted since a run began; beside the
-//! conservation law, not in it.
+//! packet accounting, not in it.
 
 use super::{Ethtool, sys_folder};
 use std::collections::BTreeMap;
@@ -67,12 +67,12 @@ impl NicCounters {
         }
     }
 
-    /// The kernel's counters, grown since the beginning; empty where `/sys` doesn't tell.
+    /// The kernel's counters, grown since the beginning; empty where `/sys` has none.
     pub fn kernel(&self) -> &BTreeMap<String, u64> {
         &self.kernel.since
     }
 
-    /// Those of the driver's own counters that tell of losses, grown since the beginning; empty where it has
+    /// Those of the driver's own counters that count losses, grown since the beginning; empty where it has
     /// none.
     pub fn driver(&self) -> &BTreeMap<String, u64> {
         &self.driver.since
@@ -144,7 +144,7 @@ pub struct Softnet {
 }
 
 impl Softnet {
-    /// Reads it now; `None` where the kernel doesn't tell.
+    /// Reads it now; `None` where the kernel doesn't report it.
     pub fn now() -> Option<Softnet> {
         Softnet::parse(&std::fs::read_to_string("/proc/net/softnet_stat").ok()?)
     }

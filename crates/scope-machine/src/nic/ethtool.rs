@@ -1,15 +1,15 @@
 //! What a driver answers to ethtool's questions: the system calls as safe methods, values out of plain words.
 //!
 //! Every question is a buffer that begins with the order's number; the driver's answer overwrites it. For
-//! lists (names, counts) the kernel writes as many entries as there are when it is asked, which may be more
-//! than there were when the buffer was made. So the buffer is a mapping that ends at a page nobody may write:
+//! lists (names, counts) the kernel writes as many entries as there are then, which may be more than
+//! there were when the buffer was made. So the buffer is a mapping that ends at a page that can't be written:
 //! an answer that is too long ends with EFAULT, never in foreign memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use super::answers::{self, NAME_BYTES};
+use super::answers::{self, Driver, NAME_BYTES, Queues, RingSizes, Timestamping};
 
 const GET_DRIVER: u32 = 0x03;
 const GET_RINGS: u32 = 0x10;
@@ -26,62 +26,10 @@ const LIST_COUNTERS: u32 = 1;
 const LIST_FEATURES: u32 = 4;
 /// Words of a buffer: room for more names than any driver has.
 const WORDS: usize = 1 << 18;
-/// Entries that are asked for at most: their names fill half of the buffer.
+/// Entries of a list at most: their names fill half of the buffer.
 const ENTRIES_MAX: usize = WORDS * 4 / NAME_BYTES / 2;
 /// Bytes of a page, at least: a guard of this size stops the kernel, which writes front to back.
 const GUARD_BYTES: usize = 1 << 16;
-
-/// A driver, as it names itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Driver {
-    /// Such as `ixgbe`.
-    pub name: String,
-    /// Its version, often the kernel's; empty: it says none.
-    pub version: String,
-    /// Version of the card's firmware; empty: it says none.
-    pub firmware: String,
-    /// Where the card is plugged in; empty: it says nothing.
-    pub bus: String,
-}
-
-/// Entries of the card's rings: what is set, and what can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingSizes {
-    /// Received packets that the card can hand over before the kernel has taken the first.
-    pub rx: u32,
-    /// Most that can be set.
-    pub rx_max: u32,
-    /// Packets to be sent.
-    pub tx: u32,
-    /// Most that can be set.
-    pub tx_max: u32,
-}
-
-/// Queues of the card: what is set, and what can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Queues {
-    /// Receiving, those that send too included.
-    pub rx: u32,
-    /// Most that can be set.
-    pub rx_max: u32,
-    /// Sending, those that receive too included.
-    pub tx: u32,
-    /// Most that can be set.
-    pub tx_max: u32,
-}
-
-/// Who can stamp packets with a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timestamping {
-    /// The kernel stamps what is received.
-    pub software: bool,
-    /// The card can stamp every packet that it receives.
-    pub hardware_all: bool,
-    /// The card can stamp some packets that it receives (time protocols).
-    pub hardware_some: bool,
-    /// Number of the card's clock (`/dev/ptpN`).
-    pub clock: Option<u32>,
-}
 
 /// What the kernel says of an interface, whatever its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,14 +46,14 @@ pub struct Link {
     pub mtu: u32,
 }
 
-/// Asks drivers; works without privileges.
+/// Queries drivers; works without privileges.
 pub struct Ethtool {
     socket: OwnedFd,
     buffer: Buffer,
 }
 
 impl Ethtool {
-    /// Opens what is needed to ask. Later questions open nothing more.
+    /// Opens what queries need. Later ones open nothing more.
     ///
     /// # Errors
     /// The system's, where there are no sockets or no memory.
@@ -125,7 +73,7 @@ impl Ethtool {
     /// # Errors
     /// There is no such interface in this network namespace.
     pub fn link(&self, interface: &str) -> io::Result<Link> {
-        let ask = |order| {
+        let query = |order| {
             let mut request = request_for(interface)?;
             send(&self.socket, order, &mut request)?;
             Ok::<_, io::Error>(request.ifr_ifru)
@@ -133,10 +81,10 @@ impl Ethtool {
         // SAFETY: after each order the kernel has filled the member that is read, and all are plain numbers.
         let (index, kind, flags, mtu) = unsafe {
             (
-                ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
-                ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr.sa_family,
-                i32::from(ask(libc::SIOCGIFFLAGS)?.ifru_flags),
-                ask(libc::SIOCGIFMTU)?.ifru_mtu,
+                query(libc::SIOCGIFINDEX)?.ifru_ifindex,
+                query(libc::SIOCGIFHWADDR)?.ifru_hwaddr.sa_family,
+                i32::from(query(libc::SIOCGIFFLAGS)?.ifru_flags),
+                query(libc::SIOCGIFMTU)?.ifru_mtu,
             )
         };
         let (up, running) = (flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0);
@@ -148,7 +96,7 @@ impl Ethtool {
     /// # Errors
     /// The driver's: most often that it doesn't know the question (EOPNOTSUPP). So with all questions below.
     pub fn driver(&mut self, interface: &str) -> io::Result<Driver> {
-        self.ask(interface, &[GET_DRIVER])?;
+        self.query(interface, &[GET_DRIVER])?;
         Ok(answers::driver(self.buffer.bytes()))
     }
 
@@ -157,7 +105,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn rings(&mut self, interface: &str) -> io::Result<RingSizes> {
-        self.ask(interface, &[GET_RINGS]).map(answers::rings)
+        self.query(interface, &[GET_RINGS]).map(answers::rings)
     }
 
     /// Queues of the card.
@@ -165,7 +113,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn queues(&mut self, interface: &str) -> io::Result<Queues> {
-        self.ask(interface, &[GET_QUEUES]).map(answers::queues)
+        self.query(interface, &[GET_QUEUES]).map(answers::queues)
     }
 
     /// Who can stamp packets.
@@ -173,7 +121,7 @@ impl Ethtool {
     /// # Errors
     /// As [`Self::driver`].
     pub fn timestamping(&mut self, interface: &str) -> io::Result<Timestamping> {
-        self.ask(interface, &[GET_TIMES]).map(answers::timestamping)
+        self.query(interface, &[GET_TIMES]).map(answers::timestamping)
     }
 
     /// Offloads by the names that `ethtool -k` has for the kernel's own (`rx-gro`, `rx-lro`): whether each is
@@ -184,14 +132,14 @@ impl Ethtool {
     pub fn features(&mut self, interface: &str) -> io::Result<Vec<(String, bool)>> {
         let names = self.names(interface, LIST_FEATURES)?;
         let blocks = names.len().div_ceil(32);
-        let words = self.ask(interface, &[GET_FEATURES, blocks as u32])?;
+        let words = self.query(interface, &[GET_FEATURES, blocks as u32])?;
         Ok(answers::features(words, names))
     }
 
     /// The driver's own counters.
     ///
     /// # Errors
-    /// As [`Self::driver`]; also where their number changes while they are asked for.
+    /// As [`Self::driver`]; also where their number changes meanwhile.
     pub fn counters(&mut self, interface: &str) -> io::Result<Vec<(String, u64)>> {
         let names = self.names(interface, LIST_COUNTERS)?;
         let values = self.counter_values(interface, names.len())?;
@@ -199,19 +147,19 @@ impl Ethtool {
     }
 
     fn counter_values(&mut self, interface: &str, count: usize) -> io::Result<Vec<u64>> {
-        let words = self.ask(interface, &[GET_COUNTS, count as u32])?;
+        let words = self.query(interface, &[GET_COUNTS, count as u32])?;
         answers::counter_values(words, count)
     }
 
     fn names(&mut self, interface: &str, list: u32) -> io::Result<Vec<String>> {
-        let words = self.ask(interface, &[GET_LIST_LENGTHS, 0, 1 << list, 0])?;
+        let words = self.query(interface, &[GET_LIST_LENGTHS, 0, 1 << list, 0])?;
         let count = answers::entries(words, list, ENTRIES_MAX).ok_or(io::ErrorKind::Unsupported)?;
-        self.ask(interface, &[GET_NAMES, list, count as u32])?;
+        self.query(interface, &[GET_NAMES, list, count as u32])?;
         answers::names(self.buffer.bytes(), count)
     }
 
     /// Sends `question` and returns the buffer with the answer.
-    fn ask(&mut self, interface: &str, question: &[u32]) -> io::Result<&[u32]> {
+    fn query(&mut self, interface: &str, question: &[u32]) -> io::Result<&[u32]> {
         let mut request = request_for(interface)?;
         let words = self.buffer.words_mut();
         words[..64].fill(0);
@@ -237,8 +185,8 @@ fn request_for(interface: &str) -> io::Result<libc::ifreq> {
 
 fn send(socket: &OwnedFd, order: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: every order used here takes an ifreq, which lives through the call. Only SIOCETHTOOL's points
-    // farther: to the buffer of the `Ethtool` that asks; however long the answer, it is written front to back
-    // and stopped by the guard behind it.
+    // farther: to the buffer of the `Ethtool` that sends it; however long the answer, it is written front to
+    // back and stopped by the guard behind it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), order as _, request as *mut libc::ifreq) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

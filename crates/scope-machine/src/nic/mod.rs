@@ -8,7 +8,7 @@
 //! | `counters` | what the card and its driver counted since a run began |
 //! | `kinds`, [`netlink`], `altered` | kinds of interfaces; messages of the route socket; packets that aren't as on the wire |
 //! | `peer` | the other end of a virtual pair |
-//! | `advice` | what stands in the way of capture, and of its truth, with the line that mends it |
+//! | `advice` | what stands in the way of capture, and of its truth, with the line that fixes it |
 //!
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without
 //! privileges.
@@ -22,12 +22,13 @@ mod kinds;
 pub mod netlink;
 pub(crate) mod peer;
 
-pub use advice::{Advice, Missing, advise, altered_advice, cut_advice};
+pub use advice::{Advice, Missing, advise, altered_advice, truncation_advice};
 pub use altered::Altered;
+pub use answers::{Driver, Queues, RingSizes, Timestamping};
 pub use counters::{NicCounters, Softnet};
-pub use ethtool::{Driver, Ethtool, Link, Queues, RingSizes, Timestamping};
+pub use ethtool::{Ethtool, Link};
 pub use kinds::{SUPPORTED, interface_names, link_type};
-pub use peer::{Peer, Peers, Place};
+pub use peer::{Namespace, Peer, Peers};
 
 use scope_packet::LinkType;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ const LEVELS_MAX: u32 = 3;
 /// Drivers of interfaces that only pass on what those under them have received.
 const PASSING_ON: [&str; 6] = ["bridge", "bonding", "team", "802.1Q VLAN Support", "macvlan", "ipvlan"];
 
-/// One network interface. `None` is unknown: nobody answered.
+/// One network interface. `None` is unknown: neither kernel nor driver answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nic {
     /// Its name.

@@ -1,4 +1,4 @@
-//! The other end of a pair of virtual interfaces (veth): what its packets lack is mended there, not here.
+//! The other end of a pair of virtual interfaces (veth): what its packets lack is fixed there, not here.
 //!
 //! ```text
 //! message:   0 length u32 | 4 type u16 | 6 flags u16 | 8 number u32 | 12 port u32
@@ -7,8 +7,8 @@
 //! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
 //! ```
 //! The kernel says the other end's number, and the number under which its network namespace is known here.
-//! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. What
-//! isn't told stays unknown.
+//! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. The
+//! rest stays unknown.
 
 use super::netlink::{Attributes, i32_at, u16_at};
 use scope_spelling::printable::shell_word;
@@ -20,7 +20,7 @@ use std::path::Path;
 const NAMESPACES_AT: &str = "/run/netns";
 /// Namespaces that are looked at.
 const NAMESPACES_MAX: usize = 1024;
-/// One answer: what the kernel tells of one interface.
+/// One answer: what the kernel reports of one interface.
 const ANSWER_BYTES: usize = 32 << 10;
 const LINK_ATTRIBUTES_AT: usize = 32;
 const NAMESPACE_ATTRIBUTES_AT: usize = 20;
@@ -34,12 +34,12 @@ pub struct Peer {
     /// Its name.
     pub name: Option<String>,
     /// Its network namespace.
-    pub place: Place,
+    pub namespace: Namespace,
 }
 
 /// A network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum Namespace {
     /// This one.
     Here,
     /// One with a name for `ip netns`.
@@ -53,18 +53,18 @@ impl Peer {
     /// The line that sets `words` on this end of `interface`.
     pub fn line(&self, interface: &str, words: &str) -> String {
         let name = self.name.as_ref().map(shell_word);
-        match (name, &self.place) {
-            (Some(name), Place::Here) => format!("ethtool -K {name} {words}"),
-            (Some(name), Place::Named(namespace)) => {
+        match (name, &self.namespace) {
+            (Some(name), Namespace::Here) => format!("ethtool -K {name} {words}"),
+            (Some(name), Namespace::Named(namespace)) => {
                 format!("ip netns exec {} ethtool -K {name} {words}", shell_word(namespace))
             }
-            (Some(name), Place::Unnamed) => {
+            (Some(name), Namespace::Unnamed) => {
                 format!(
                     "in the network namespace of {interface}'s other end (a container?): ethtool -K {name} \
                      {words}"
                 )
             }
-            (None, Place::Named(namespace)) => {
+            (None, Namespace::Named(namespace)) => {
                 format!(
                     "in network namespace {namespace}, on the interface that is {interface}'s other end: \
                      ethtool -K NAME {words}"
@@ -75,13 +75,13 @@ impl Peer {
     }
 }
 
-/// Asks the kernel for other ends; what it needs open it opens at the beginning, but for files of namespaces.
+/// Queries the kernel for other ends. It opens its socket at the beginning; files of namespaces later.
 pub struct Peers {
     socket: OwnedFd,
 }
 
 impl Peers {
-    /// Opens what is needed to ask.
+    /// Opens what queries need.
     ///
     /// # Errors
     /// The system's, where there are no sockets.
@@ -97,24 +97,26 @@ impl Peers {
         Ok(Peers { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// The other end of the veth interface number `index`; `None` where the kernel tells of none.
+    /// The other end of the veth interface number `index`; `None` where the kernel knows none.
     pub fn of(&self, index: i32) -> Option<Peer> {
         let own = self.link(index, None)?;
         let other = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK).filter(|&other| other > 0)?;
-        let namespace = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK_NETNSID);
-        let place = match namespace {
-            None => Place::Here,
-            Some(namespace) => self.namespace(namespace).map_or(Place::Unnamed, Place::Named),
+        let id = number(&own, LINK_ATTRIBUTES_AT, libc::IFLA_LINK_NETNSID);
+        let namespace = match id {
+            None => Namespace::Here,
+            Some(id) => self.namespace(id).map_or(Namespace::Unnamed, Namespace::Named),
         };
-        Some(Peer { name: self.link(other, namespace).and_then(|link| name(&link)), place })
+        Some(Peer { name: self.link(other, id).and_then(|link| name(&link)), namespace })
     }
 
     /// What the kernel says of an interface, here or in a namespace with a number.
     fn link(&self, index: i32, namespace: Option<i32>) -> Option<Vec<u8>> {
         let mut body = vec![0; LINK_ATTRIBUTES_AT - 16];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
-        namespace.iter().for_each(|number| add(&mut body, libc::IFLA_TARGET_NETNSID, *number));
-        self.ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &body)
+        if let Some(number) = namespace {
+            add(&mut body, libc::IFLA_TARGET_NETNSID, number);
+        }
+        self.query(libc::RTM_GETLINK, libc::RTM_NEWLINK, &body)
     }
 
     /// The name of the namespace that has a number here.
@@ -130,13 +132,13 @@ impl Peers {
     fn namespace_number(&self, file: RawFd) -> Option<i32> {
         let mut body = vec![0; NAMESPACE_ATTRIBUTES_AT - 16];
         add(&mut body, NAMESPACE_FILE, file);
-        let answer = self.ask(libc::RTM_GETNSID, libc::RTM_NEWNSID, &body)?;
+        let answer = self.query(libc::RTM_GETNSID, libc::RTM_NEWNSID, &body)?;
         number(&answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)
     }
 
     /// Sends one question; its answer if it is of the kind `expected`. The kernel answers before the sending
     /// returns.
-    fn ask(&self, kind: u16, expected: u16, body: &[u8]) -> Option<Vec<u8>> {
+    fn query(&self, kind: u16, expected: u16, body: &[u8]) -> Option<Vec<u8>> {
         let mut question = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
         question.extend(kind.to_ne_bytes());
         question.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -178,7 +180,7 @@ fn name(link: &[u8]) -> Option<String> {
 
 /// What an answer says of a link and of a namespace.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn told(answer: &[u8]) -> (Option<String>, [Option<i32>; 2]) {
+pub(crate) fn parse(answer: &[u8]) -> (Option<String>, [Option<i32>; 2]) {
     let of_link = number(answer, LINK_ATTRIBUTES_AT, libc::IFLA_LINK);
     (name(answer), [of_link, number(answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)])
 }
@@ -189,23 +191,23 @@ mod tests {
 
     #[test]
     fn the_line_says_where_the_other_end_is_as_far_as_it_is_known() {
-        let peer = |name: Option<&str>, place| Peer { name: name.map(String::from), place };
+        let peer = |name: Option<&str>, namespace| Peer { name: name.map(String::from), namespace };
         let line = |peer: Peer| peer.line("ob", "tx off");
-        assert_eq!(line(peer(Some("oa"), Place::Here)), "ethtool -K oa tx off");
+        assert_eq!(line(peer(Some("oa"), Namespace::Here)), "ethtool -K oa tx off");
         assert_eq!(
-            line(peer(Some("oa"), Place::Named("red".into()))),
+            line(peer(Some("oa"), Namespace::Named("red".into()))),
             "ip netns exec red ethtool -K oa tx off"
         );
         assert!(
-            line(peer(Some("oa"), Place::Unnamed))
+            line(peer(Some("oa"), Namespace::Unnamed))
                 .ends_with("ob's other end (a container?): ethtool -K oa tx off")
         );
-        assert!(line(peer(None, Place::Named("red".into()))).starts_with("in network namespace red"));
+        assert!(line(peer(None, Namespace::Named("red".into()))).starts_with("in network namespace red"));
         assert!(line(Peer::default()).contains("where ob's other end is"));
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_unknown() {
+    fn what_the_kernel_does_not_report_is_unknown() {
         let peers = Peers::open().unwrap();
         assert_eq!(peers.of(i32::MAX), None, "no such interface");
         assert_eq!(peers.of(1), None, "a loopback interface has no other end");

@@ -157,7 +157,7 @@ fn read_frame(block: &mut [u8], at: usize, rules: Rules) -> Option<Frame> {
 }
 
 /// Moves the two addresses 4 bytes down and writes the tag behind them. `room_from` is where free room before
-/// the frame begins. Of a frame cut before the tag's place only the length on the wire changes.
+/// the frame begins. Of a frame truncated before the tag only the length on the wire changes.
 fn put_tag_back(block: &mut [u8], frame: &mut Frame, room_from: usize, tpid: u16, tci: u16) {
     frame.original_len = frame.original_len.saturating_add(TAG_BYTES as u32);
     if frame.len < ADDRESSES_BYTES || frame.start < room_from + TAG_BYTES {

@@ -37,8 +37,8 @@ impl Device {
         })
     }
 
-    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU can't be
-    /// asked for, or headers of the capturing driver stand before the packet.
+    /// Longest packet that passes this interface as one on the wire, bytes. `None` where the MTU is
+    /// unknown, or headers of the capturing driver stand before the packet.
     pub(super) fn wire_bytes_max(&self, socket: &Socket, name: &str) -> Option<u32> {
         let plain = [LinkType::ETHERNET, LinkType::RAW].contains(&self.link_type);
         plain.then(|| socket.mtu(name).ok()).flatten().map(|mtu| mtu.saturating_add(LINK_HEAD_BYTES))

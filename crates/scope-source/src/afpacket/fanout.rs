@@ -31,7 +31,7 @@ impl FanoutMode {
     }
 }
 
-/// One group, shared by the sockets that join it. The kernel picks a number that nobody else uses, so that a
+/// One group, shared by the sockets that join it. The kernel picks a number that is not in use, so that a
 /// second Wirescope on the same interface gets all packets, too, instead of half of the first one's.
 pub(super) struct FanoutGroup {
     mode: FanoutMode,

@@ -15,15 +15,15 @@ pub(super) fn shut() -> Vec<sock_filter> {
     vec![step(BPF_RET | BPF_K, 0)]
 }
 
-/// Whether an open gate without a prefilter turns anything away or cuts anything. Where it doesn't, no
-/// program stands in front of the ring: one that only says yes costs each packet as much as a call does.
+/// Whether an open gate without a prefilter refuses or truncates anything. Where it doesn't, no program
+/// stands in front of the ring: one that only accepts costs each packet as much as a call does.
 pub(super) fn is_of_use(snap_len: u32, loopback: bool, excluded: &[sock_filter]) -> bool {
     snap_len < SNAP_LEN_MAX || loopback || !excluded.is_empty()
 }
 
-/// Lets everything in, cut to `snap_len` bytes; on a loopback interface only what arrives, as each packet
-/// passes twice. What `excluded` drops stays out, and what `prefilter`, which ends every packet's run and
-/// cuts it itself, turns away.
+/// Lets everything in, truncated to `snap_len` bytes; on a loopback interface only what arrives, as each
+/// packet passes twice. What `excluded` drops stays out, and what `prefilter` refuses. The prefilter ends
+/// every packet's run and truncates it itself.
 pub(super) fn open(
     snap_len: u32,
     loopback: bool,

@@ -4,7 +4,7 @@ use scope_packet::packet::FLAGS_OUTBOUND;
 use scope_packet::{BATCH_PACKETS_MAX, Packet, Sink};
 
 use super::block::{Frame, Rules, Walk};
-use super::losses::{Look, Losses};
+use super::losses::{ClockReading, Losses};
 use super::socket::KernelCounts;
 use crate::SourceCounters;
 use scope_machine::nic::SNAP_LEN_MAX;
@@ -88,12 +88,18 @@ impl Intake {
         altered.split += u64::from(longer && frame.outgoing);
         altered.unchecked += u64::from(frame.unchecked);
         altered.unchecked_sent += u64::from(frame.unchecked && frame.outgoing);
-        let asked = Some(self.rules.snap_len).filter(|&bytes| bytes < SNAP_LEN_MAX as usize);
-        altered.count_cut(frame.original_len as usize, frame.len, asked);
+        let snap_len = Some(self.rules.snap_len).filter(|&bytes| bytes < SNAP_LEN_MAX as usize);
+        altered.count_truncated(frame.original_len as usize, frame.len, snap_len);
     }
 
     /// Takes over the kernel's counts, read between `begun` and `look`, and reports what was lost.
-    pub(super) fn count(&mut self, counts: KernelCounts, begun: Look, look: Look, sink: &mut dyn Sink) {
+    pub(super) fn count(
+        &mut self,
+        counts: KernelCounts,
+        begun: ClockReading,
+        look: ClockReading,
+        sink: &mut dyn Sink,
+    ) {
         self.counters.offered += counts.offered;
         self.counters.kernel_dropped += counts.dropped;
         if let Some((since_ns, until_ns)) = self.losses.counted(counts.dropped, begun, look) {

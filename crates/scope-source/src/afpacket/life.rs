@@ -1,17 +1,17 @@
-//! What has become of one live interface, each change told once, in the same words whoever captures it.
+//! The state of one live interface: each change reported once, in the same words for all kinds of capture.
 
 use std::sync::Arc;
 
 use super::links::{Link, LinkState};
 use crate::InterfaceState;
 
-/// News that wait at once; more are not kept until these are fetched.
-pub(crate) const NEWS_MAX: usize = 1024;
+/// Events that wait at once; more are dropped until these are fetched.
+pub(crate) const EVENTS_MAX: usize = 1024;
 
-/// What is to be told: the state, and the same in plain words.
-pub(crate) type Told = (InterfaceState, String);
+/// A change to report: the state, and the same in plain words.
+pub(crate) type StateChange = (InterfaceState, String);
 
-/// An interface as it was told last. Where it is there again after it was removed, it goes on as the same
+/// An interface as it was reported last. Where it comes back after it was removed, it goes on as the same
 /// one.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
@@ -37,43 +37,43 @@ impl Life {
     }
 
     /// It was removed.
-    pub(crate) fn leave(&mut self) -> Told {
+    pub(crate) fn remove(&mut self) -> StateChange {
         (self.gone, self.up) = (true, false);
         self.called = self.name.clone();
         (InterfaceState::Gone, format!("interface {} was removed; waiting for it to come back", self.name))
     }
 
-    /// It is there again, and captured. It comes back down, as a rule: that is no event of its own.
-    pub(crate) fn come_back(&mut self, link: &Link) -> Told {
+    /// It is back, and captured. It mostly comes back down: that is no event of its own.
+    pub(crate) fn restore(&mut self, link: &Link) -> StateChange {
         (self.gone, self.mtu, self.up) = (false, link.mtu, link.state == LinkState::Up);
         self.called = link.name[..].into();
         let still = if self.up { String::new() } else { format!("; it {} so far", not_up(link.state)) };
         (InterfaceState::Back, format!("interface {} is back: captured again{still}", self.name))
     }
 
-    /// Captured from now on; a word if it has no link yet.
-    pub(crate) fn start(&mut self, link: &Link) -> Option<Told> {
+    /// Captured from now on; a change if it has no link yet.
+    pub(crate) fn start(&mut self, link: &Link) -> Option<StateChange> {
         self.up = link.state == LinkState::Up;
         (!self.up).then(|| {
             (InterfaceState::Down, format!("interface {} {}; waiting for it", self.name, not_up(link.state)))
         })
     }
 
-    /// One that is renamed is the same one: it keeps its first name here.
-    pub(crate) fn rename(&mut self, link: &Link) -> Option<Told> {
+    /// An interface that is renamed is the same one: it keeps its first name here.
+    pub(crate) fn rename(&mut self, link: &Link) -> Option<StateChange> {
         if *self.called == *link.name {
             return None;
         }
         let from = std::mem::replace(&mut self.called, link.name[..].into());
         let text = format!(
-            "interface {} is called {} now; it is captured on under its first name",
+            "interface {} is called {} now; capture goes on under its first name",
             self.name, self.called
         );
         Some((InterfaceState::Renamed { from, to: self.called.clone() }, text))
     }
 
     /// Whether packets can come, where that has changed.
-    pub(crate) fn link(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn link(&mut self, link: &Link) -> Option<StateChange> {
         let up = link.state == LinkState::Up;
         if std::mem::replace(&mut self.up, up) == up {
             return None;
@@ -89,7 +89,7 @@ impl Life {
     }
 
     /// How long its packets may be, where that has changed.
-    pub(crate) fn mtu(&mut self, link: &Link) -> Option<Told> {
+    pub(crate) fn mtu(&mut self, link: &Link) -> Option<StateChange> {
         let before = std::mem::replace(&mut self.mtu, link.mtu);
         let text = || format!("interface {} has an MTU of {} bytes now", self.name, link.mtu);
         (before != link.mtu).then(|| (InterfaceState::Mtu(link.mtu), text()))
@@ -109,26 +109,28 @@ mod tests {
     }
 
     #[test]
-    fn a_second_rename_tells_the_name_before_and_the_first_one_stays() {
+    fn a_second_rename_reports_the_name_before_and_the_first_one_stays() {
         let mut life = Life::begin(&link("va", LinkState::Up, 1500));
         let renamed =
             |from: &str, to: &str| Some(InterfaceState::Renamed { from: from.into(), to: to.into() });
-        assert_eq!(life.rename(&link("vb", LinkState::Up, 1500)).map(|told| told.0), renamed("va", "vb"));
-        assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|told| told.0), renamed("vb", "vc"));
+        assert_eq!(life.rename(&link("vb", LinkState::Up, 1500)).map(|change| change.0), renamed("va", "vb"));
+        assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)).map(|change| change.0), renamed("vb", "vc"));
         assert_eq!(life.rename(&link("vc", LinkState::Up, 1500)), None);
         assert_eq!((&life.name[..], &life.called[..]), ("va", "vc"));
-        life.leave();
+        life.remove();
         assert_eq!(&life.called[..], "va", "what is gone is called nothing: its first name stands there");
     }
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn nothing_is_reported_twice() {
         let mut life = Life::begin(&link("va", LinkState::Up, 1500));
         let down = link("va", LinkState::Down, 9000);
         assert!(life.link(&down).is_some() && life.mtu(&down).is_some());
         assert_eq!((life.link(&down), life.mtu(&down)), (None, None));
         // Without its link instead of down: still nothing can come.
         assert_eq!(life.link(&link("va", LinkState::NoCarrier, 9000)), None);
-        assert!(life.link(&link("va", LinkState::Up, 9000)).is_some_and(|told| told.0 == InterfaceState::Up));
+        assert!(
+            life.link(&link("va", LinkState::Up, 9000)).is_some_and(|change| change.0 == InterfaceState::Up)
+        );
     }
 }

@@ -1,14 +1,13 @@
-//! Which interfaces there are and how they are: a route socket (netlink, `RTNLGRP_LINK`) tells each change,
-//! nobody has to look.
+//! Which interfaces there are and how they are: a route socket (netlink, `RTNLGRP_LINK`) reports each
+//! change, without polling.
 //!
 //! ```text
 //! message:   0 length u32 | 4 type u16 | 6 flags u16 | 8 number u32 | 12 port u32
 //! its body: 16 family u8 | 18 kind u16 | 20 index i32 | 24 flags u32 | 28 change u32 | 32 attributes
 //! attribute: 0 length u16 | 2 type u16 | 4 its bytes, padded to 4
 //! ```
-//! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is asked
-//! for again: what is not in it is gone. Three attributes are wanted of what the kernel tells, so they are
-//! read here.
+//! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is
+//! requested again: what is not in it is gone. Only three attributes are needed, so they are read here.
 
 use scope_machine::nic::netlink::{Attributes, i32_at, u16_at, u32_at};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,9 +57,9 @@ pub(crate) enum Change {
     Gone(i32),
 }
 
-/// What was told since the last look.
+/// Changes since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct LinkChanges {
     /// In their order.
     pub changes: Vec<Change>,
     /// A new list came to its end: changes before it were missed.
@@ -121,14 +120,14 @@ impl Links {
         self.table.known.get(&index)
     }
 
-    /// Takes in what was told since the last look; never waits.
-    pub(crate) fn read(&mut self) -> io::Result<News> {
-        let mut news = News::default();
+    /// Reads the changes since the last look; never waits.
+    pub(crate) fn read(&mut self) -> io::Result<LinkChanges> {
+        let mut found = LinkChanges::default();
         for _ in 0..READS_MAX {
             // SAFETY: the kernel writes at most the buffer's length into it.
             let got = unsafe { libc::recv(self.fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
             if got >= 0 {
-                self.table.take(&self.buffer[..got as usize], &mut news);
+                self.table.take(&self.buffer[..got as usize], &mut found);
                 if std::mem::take(&mut self.table.list_again) {
                     self.ask_for_list()?;
                 }
@@ -138,13 +137,13 @@ impl Links {
             match cause.raw_os_error() {
                 Some(libc::EAGAIN) => break,
                 Some(libc::EINTR) => {}
-                // More was told than the socket holds: only a new list helps.
+                // There were more messages than the socket holds: only a new list helps.
                 Some(libc::ENOBUFS) if self.table.listed.is_none() => self.ask_for_list()?,
                 Some(libc::ENOBUFS) => self.table.overflowed = true,
                 _ => return Err(cause),
             }
         }
-        Ok(news)
+        Ok(found)
     }
 
     fn ask_for_list(&mut self) -> io::Result<()> {
@@ -162,7 +161,7 @@ impl Links {
     }
 }
 
-/// What the messages come to.
+/// The table that the messages make.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     known: BTreeMap<i32, Link>,
@@ -186,36 +185,36 @@ impl Table {
         &self.known
     }
 
-    /// Takes in one datagram of messages. What doesn't hold together is left out.
-    pub(crate) fn take(&mut self, mut messages: &[u8], news: &mut News) {
+    /// Reads one datagram of messages. Malformed ones are skipped.
+    pub(crate) fn take(&mut self, mut messages: &[u8], found: &mut LinkChanges) {
         while let Some(len) = u32_at(messages, 0)
             .map(|len| len as usize)
             .filter(|&len| len >= HEAD_BYTES && len <= messages.len())
         {
-            self.message(&messages[..len], news);
+            self.message(&messages[..len], found);
             messages = messages.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         }
     }
 
-    fn message(&mut self, message: &[u8], news: &mut News) {
+    fn message(&mut self, message: &[u8], found: &mut LinkChanges) {
         match u16_at(message, 4) {
-            Some(libc::RTM_NEWLINK) => self.new_link(message, news),
+            Some(libc::RTM_NEWLINK) => self.new_link(message, found),
             Some(libc::RTM_DELLINK) if family(message) == Some(0) => {
                 let Some(index) = i32_at(message, 20) else { return };
                 if self.known.remove(&index).is_some() {
-                    news.changes.push(Change::Gone(index));
+                    found.changes.push(Change::Gone(index));
                 }
             }
             Some(kind) if kind == libc::NLMSG_DONE as u16 || kind == libc::NLMSG_ERROR as u16 => {
-                self.end_list(news)
+                self.end_list(found)
             }
             _ => {}
         }
     }
 
-    /// Bridges tell of their ports in the same words with a family of their own: that is no news of the
+    /// Bridges report their ports by the same messages with a family of their own: that is no change of the
     /// interface.
-    fn new_link(&mut self, message: &[u8], news: &mut News) {
+    fn new_link(&mut self, message: &[u8], found: &mut LinkChanges) {
         let (Some(0), Some(kind), Some(index), Some(flags)) =
             (family(message), u16_at(message, 18), i32_at(message, 20), u32_at(message, 24))
         else {
@@ -245,16 +244,18 @@ impl Table {
         let link = Link { index, name, kind, state, mtu };
         if self.known.get(&index) != Some(&link) {
             self.known.insert(index, link.clone());
-            news.changes.push(Change::Link(link));
+            found.changes.push(Change::Link(link));
         }
     }
 
-    fn end_list(&mut self, news: &mut News) {
+    fn end_list(&mut self, found: &mut LinkChanges) {
         let Some(listed) = self.listed.take() else { return };
         let missing: Vec<i32> = self.known.keys().copied().filter(|index| !listed.contains(index)).collect();
-        missing.iter().for_each(|index| drop(self.known.remove(index)));
-        news.changes.extend(missing.into_iter().map(Change::Gone));
-        news.listed = true;
+        for index in &missing {
+            self.known.remove(index);
+        }
+        found.changes.extend(missing.into_iter().map(Change::Gone));
+        found.listed = true;
         self.list_again = std::mem::take(&mut self.overflowed);
     }
 }
@@ -299,10 +300,10 @@ mod tests {
         )
     }
 
-    fn take(table: &mut Table, messages: &[Vec<u8>]) -> News {
-        let mut news = News::default();
-        table.take(&messages.concat(), &mut news);
-        news
+    fn take(table: &mut Table, messages: &[Vec<u8>]) -> LinkChanges {
+        let mut found = LinkChanges::default();
+        table.take(&messages.concat(), &mut found);
+        found
     }
 
     #[test]
@@ -330,8 +331,8 @@ mod tests {
     fn one_that_is_removed_and_made_again_under_its_number_was_gone() {
         let mut table = Table::default();
         take(&mut table, &[named(2, UP, b"eth0\0")]);
-        let news = take(&mut table, &[message(libc::RTM_DELLINK, 0, 2, 0, &[]), named(2, 0, b"eth0\0")]);
-        assert_eq!(news.changes, [Change::Gone(2), Change::Link(table.known[&2].clone())]);
+        let found = take(&mut table, &[message(libc::RTM_DELLINK, 0, 2, 0, &[]), named(2, 0, b"eth0\0")]);
+        assert_eq!(found.changes, [Change::Gone(2), Change::Link(table.known[&2].clone())]);
         assert_eq!(table.known[&2].state, LinkState::Down);
     }
 
@@ -339,8 +340,8 @@ mod tests {
     fn a_port_that_leaves_a_bridge_is_still_there() {
         let mut table = Table::default();
         take(&mut table, &[named(2, UP, b"eth0\0")]);
-        let news = take(&mut table, &[message(libc::RTM_DELLINK, libc::AF_BRIDGE as u8, 2, 0, &[])]);
-        assert_eq!((news, table.known.len()), (News::default(), 1));
+        let found = take(&mut table, &[message(libc::RTM_DELLINK, libc::AF_BRIDGE as u8, 2, 0, &[])]);
+        assert_eq!((found, table.known.len()), (LinkChanges::default(), 1));
     }
 
     #[test]
@@ -349,9 +350,9 @@ mod tests {
         take(&mut table, &[named(2, UP, b"eth0\0"), named(3, UP, b"eth1\0")]);
         table.listed = Some(BTreeSet::new());
         table.overflowed = true;
-        let news =
+        let found =
             take(&mut table, &[named(3, UP, b"eth1\0"), message(libc::NLMSG_DONE as u16, 0, 0, 0, &[])]);
-        assert_eq!(news, News { changes: vec![Change::Gone(2)], listed: true });
+        assert_eq!(found, LinkChanges { changes: vec![Change::Gone(2)], listed: true });
         assert_eq!((table.known.len(), table.list_again), (1, true));
     }
 
@@ -366,11 +367,13 @@ mod tests {
         #[test]
         fn junk_never_panics(junk in proptest::collection::vec(any::<u8>(), 0..200), cut in 0usize..80) {
             let mut table = Table { listed: Some(BTreeSet::new()), ..Table::default() };
-            table.take(&junk, &mut News::default());
+            table.take(&junk, &mut LinkChanges::default());
             let mut odd = named(2, UP, b"eth0\0");
             let at = cut.min(odd.len() - 1);
-            odd[at..].iter_mut().zip(&junk).for_each(|(to, from)| *to = *from);
-            table.take(&odd, &mut News::default());
+            for (to, from) in odd[at..].iter_mut().zip(&junk) {
+                *to = *from;
+            }
+            table.take(&odd, &mut LinkChanges::default());
         }
     }
 }

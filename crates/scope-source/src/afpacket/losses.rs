@@ -8,41 +8,44 @@ use std::time::{Duration, Instant};
 
 /// A moment before or after a look at the kernel's counter.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ClockReading {
     /// The clock that stamps packets, ns.
     pub clock_ns: i64,
-    /// A clock that nobody sets.
+    /// A clock that is never set.
     pub monotonic: Duration,
 }
 
-impl Look {
+impl ClockReading {
     /// Now, for packets whose clock is `ahead_ns` ahead of the system's.
-    pub fn now(ahead_ns: i64) -> Look {
+    pub fn now(ahead_ns: i64) -> ClockReading {
         static BEGUN: OnceLock<Instant> = OnceLock::new();
-        Look { monotonic: BEGUN.get_or_init(Instant::now).elapsed(), clock_ns: realtime_ns() + ahead_ns }
+        ClockReading {
+            monotonic: BEGUN.get_or_init(Instant::now).elapsed(),
+            clock_ns: realtime_ns() + ahead_ns,
+        }
     }
 }
 
 /// Losses of one socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Losses {
-    looked: Look,
+    looked: ClockReading,
     /// A packet may be dropped this long after it was stamped, ns.
     slack_ns: i64,
-    /// Dropped and not yet told with a packet.
-    untold: u64,
+    /// Dropped and not yet reported with a packet.
+    unreported: u64,
     /// When the first of these may have been dropped, ns.
-    untold_since_ns: i64,
+    unreported_since_ns: i64,
 }
 
 impl Losses {
     /// Nothing is lost before `look`.
-    pub fn begin(look: Look, slack_ns: i64) -> Losses {
-        Losses { looked: look, slack_ns, untold: 0, untold_since_ns: 0 }
+    pub fn begin(look: ClockReading, slack_ns: i64) -> Losses {
+        Losses { looked: look, slack_ns, unreported: 0, unreported_since_ns: 0 }
     }
 
     /// Forgets the time before `look`: capture begins there.
-    pub fn look_again_from(&mut self, look: Look) {
+    pub fn look_again_from(&mut self, look: ClockReading) {
         self.looked = look;
     }
 
@@ -56,13 +59,13 @@ impl Losses {
     /// Returns the span of capture time in which they fell, if there were any. Where the clock was set back
     /// meanwhile by [`ERA_STEP_NS`] or more, and a new era began, that is from the first time in the old era
     /// to the last one in the new, which may be smaller. After a smaller step the span holds both sides.
-    pub fn counted(&mut self, dropped: u64, begun: Look, look: Look) -> Option<(i64, i64)> {
+    pub fn counted(&mut self, dropped: u64, begun: ClockReading, look: ClockReading) -> Option<(i64, i64)> {
         let before = std::mem::replace(&mut self.looked, begun);
         if dropped == 0 {
             return None;
         }
         let passed_ns = look.monotonic.saturating_sub(before.monotonic).as_nanos() as i64;
-        // What the clock would show if nobody had set it.
+        // What the clock would show if it had not been set.
         let unset_ns = before.clock_ns.saturating_add(passed_ns);
         let (since_ns, until_ns) = match unset_ns.saturating_sub(look.clock_ns) {
             ERA_STEP_NS.. => (before.clock_ns, look.clock_ns),
@@ -70,20 +73,20 @@ impl Losses {
             _ => (before.clock_ns, look.clock_ns),
         };
         let since_ns = (since_ns - self.slack_ns).max(0);
-        if self.untold == 0 {
-            self.untold_since_ns = since_ns.min(until_ns);
+        if self.unreported == 0 {
+            self.unreported_since_ns = since_ns.min(until_ns);
         }
-        self.untold += dropped;
+        self.unreported += dropped;
         Some((since_ns, until_ns))
     }
 
     /// Packets lost directly before the next packet, of time `time_ns`. A full ring still holds packets from
     /// before the loss: they pass with 0, the first one that may come after it carries the count.
     pub(crate) fn before_packet(&mut self, time_ns: i64) -> u64 {
-        if self.untold == 0 || time_ns < self.untold_since_ns {
+        if self.unreported == 0 || time_ns < self.unreported_since_ns {
             return 0;
         }
-        std::mem::take(&mut self.untold)
+        std::mem::take(&mut self.unreported)
     }
 }
 
@@ -91,12 +94,12 @@ impl Losses {
 mod tests {
     use super::*;
 
-    fn look(clock_ns: i64, monotonic_ns: u64) -> Look {
-        Look { clock_ns, monotonic: Duration::from_nanos(monotonic_ns) }
+    fn look(clock_ns: i64, monotonic_ns: u64) -> ClockReading {
+        ClockReading { clock_ns, monotonic: Duration::from_nanos(monotonic_ns) }
     }
 
     /// A look that took no time.
-    fn counted(losses: &mut Losses, dropped: u64, look: Look) -> Option<(i64, i64)> {
+    fn counted(losses: &mut Losses, dropped: u64, look: ClockReading) -> Option<(i64, i64)> {
         losses.counted(dropped, look, look)
     }
 

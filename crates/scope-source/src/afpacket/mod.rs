@@ -4,9 +4,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `source` | one worker's interfaces, polled together; they may come and go |
-//! | `opening` | from what is asked for to the workers' sources |
-//! | `links` | the interfaces of this machine, as the kernel tells their changes |
-//! | `life` | what has become of one of them, in words |
+//! | `opening` | from options to the workers' sources |
+//! | `links` | the interfaces of this machine, as the kernel reports their changes |
+//! | `life` | the state of one of them, and its changes in words |
 //! | `pattern` | which of them are meant |
 //! | `socket` | the system calls, as safe methods |
 //! | `ring` | the memory shared with the kernel, and who owns a block when |
@@ -18,10 +18,10 @@
 //! | [`settings`] | the ring's size and the block timeout, chosen from the link's speed |
 //! | `losses` | the kernel's counts, and where in capture time packets were lost |
 //!
-//! Law of each interface, at the end of every poll:
+//! Packet accounting of each interface, at the end of every poll:
 //! `offered = kernel_dropped + waiting + received + unreadable`, where waiting is what lies in the ring;
-//! after [`stop`](crate::Source::stop) and `Ended` nothing waits. An interface that is removed is taken to
-//! its end before its socket serves another one.
+//! after [`stop`](crate::Source::stop) and `Ended` nothing waits. The ring of an interface that
+//! is removed is drained before its socket serves another one.
 
 pub(crate) mod block;
 mod device;
@@ -49,13 +49,13 @@ use scope_packet::{Interface, LinkType, Sink, TimestampSource};
 
 use crate::SourceError;
 use crate::own_traffic::{self, Connection};
-use crate::spec::AfPacketPlan;
+use crate::plan::AfPacketPlan;
 use block::{Rules, TAG_BYTES};
 use device::Device;
 use fanout::FanoutGroup;
 use intake::Intake;
 use links::{Link, LinkState};
-pub use losses::{Look, Losses};
+pub use losses::{ClockReading, Losses};
 use ring::BlockRing;
 use scope_machine::nic::{Altered, SNAP_LEN_MAX};
 use scope_spelling::printable::shell_word;
@@ -70,14 +70,13 @@ pub use source::{AfPacketSource, INTERFACES_KNOWN_MAX, PORTS_MAX, block_order};
 pub const WORKERS_MAX: u32 = 64;
 /// Most spare sockets of one worker.
 pub const SPARES_MAX: u32 = 64;
-/// Spare sockets of a worker where none are asked for, of a source whose interfaces can't do without.
+/// Spare sockets of a worker by default, for a source whose interfaces can't do without.
 const SPARES: u32 = 4;
 /// Most ring memory of one worker, bytes: the kernel's own bound lies near it.
 pub const RING_BYTES_MAX: u64 = 2 << 30;
-/// A poll that takes longer looks at the kernel's counts in between, ns: a slow worker's clock waits for what
-/// they say.
+/// A poll that takes longer reads the kernel's counts in between, ns: a slow worker's clock waits for them.
 const COUNT_EVERY_NS: i64 = 20_000_000;
-/// A card's clock that is seen apart from the system's so often in a row is told of.
+/// Looks in a row at which a card's clock is apart from the system's, until that is reported.
 const APART_LOOKS: u32 = 16;
 /// A poll returns after the block in which it reaches this many packets.
 const POLL_PACKETS: u64 = 4096;
@@ -88,7 +87,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Warnings of one socket that wait at once; more are not kept until these are fetched.
 const WARNINGS_MAX: usize = 64;
 
-/// What is asked of live capture on one interface, or on all that match a pattern.
+/// Options of live capture on one interface, or on all that match a pattern.
 #[derive(Clone, Debug)]
 pub struct AfPacketOptions {
     /// Name of the interface, or a [`Pattern`].
@@ -113,7 +112,7 @@ pub struct AfPacketOptions {
     pub block_timeout_ms: u32,
     /// How packets are dealt out to several workers.
     pub fanout: FanoutMode,
-    /// The kernel may turn away what this filter doesn't take: whoever polls asks it again. See
+    /// The kernel may refuse packets that don't match this filter. The worker evaluates it again. See
     /// [`scope_filter::kernel`].
     pub prefilter: Option<Filter>,
     /// Connections whose packets the kernel drops, uncounted.
@@ -163,7 +162,7 @@ impl AfPacketOptions {
     }
 
     /// A smaller ring, as suits one of many interfaces: 8 MiB. As many blocks as ever: the timer closes them
-    /// half empty, so they are what a slow interface has for the time that nobody comes to fetch them.
+    /// half empty, so their number is what a slow interface has until they are fetched.
     pub fn with_small_ring(self) -> AfPacketOptions {
         AfPacketOptions { block_bytes: 128 << 10, ..self }
     }
@@ -174,12 +173,12 @@ impl AfPacketOptions {
         self.spares.unwrap_or(if needs_some { SPARES } else { 0 })
     }
 
-    /// Longest frame that a block takes whole, bytes.
+    /// Longest frame that fits whole into a block, bytes.
     fn frame_bytes_max(&self) -> u32 {
         self.block_bytes - block::OVERHEAD_BYTES
     }
 
-    /// Refuses what can't be, in words for the operator.
+    /// Refuses what is not possible, in words for the operator.
     fn check(&self) -> Result<(), String> {
         if self.workers > WORKERS_MAX {
             return Err(format!("workers={} is not possible; 0 to {WORKERS_MAX} are", self.workers));
@@ -211,14 +210,14 @@ impl AfPacketOptions {
     }
 }
 
-/// Where a socket stands.
+/// The stage of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Bound to an interface that is there.
     Bound,
-    /// Its interface was removed then: what the kernel still holds is taken.
+    /// Its interface was removed then: the worker drains what the kernel still holds.
     Leaving(Instant),
-    /// Taken to its end, ready for the next interface.
+    /// Drained, ready for the next interface.
     Parked,
 }
 
@@ -239,7 +238,7 @@ struct Port {
     joining: bool,
     prefilter: Option<Filter>,
     excluded: Vec<Connection>,
-    /// What was decided when its gate was opened, in plain words.
+    /// Decisions at the opening of its gate, in plain words.
     notes: Vec<String>,
     block_timeout: Duration,
     intake: Intake,
@@ -249,12 +248,12 @@ struct Port {
     compared_ns: i64,
     /// Looks in a row at which the two clocks were apart.
     apart: u32,
-    kernel_times_told: bool,
+    kernel_times_reported: bool,
     warnings: Vec<String>,
 }
 
 /// What a socket is made ready for.
-struct Place<'a> {
+struct Assignment<'a> {
     link: &'a Link,
     device: Device,
     /// See [`Interface::part`].
@@ -267,14 +266,14 @@ impl Port {
     /// Needs no rights. With an error the socket comes back.
     fn prepare(
         socket: Socket,
-        place: Place<'_>,
+        place: Assignment<'_>,
         options: &AfPacketOptions,
         spec: &str,
     ) -> Result<Port, (SourceError, Option<Socket>)> {
-        let Place { link, device, part, group } = place;
+        let Assignment { link, device, part, group } = place;
         let ring = match ready(&socket, &link.name, device.timestamps, options) {
             Ok(ring) => ring,
-            // With half a ring it could serve nobody.
+            // With half a ring it is of no use.
             Err(error) => return Err((error, socket.drop_ring().is_ok().then_some(socket))),
         };
         let snap_len = options.snap_len();
@@ -287,7 +286,7 @@ impl Port {
             part,
         };
         let rules = Rules { ethernet: device.link_type == LinkType::ETHERNET, snap_len: snap_len as usize };
-        let losses = Losses::begin(Look::now(0), i64::from(options.block_timeout_ms) * 1_000_000);
+        let losses = Losses::begin(ClockReading::now(0), i64::from(options.block_timeout_ms) * 1_000_000);
         let mut intake = Intake::begin(rules, losses);
         intake.wire_bytes_max = device.wire_bytes_max(&socket, &link.name).unwrap_or(u32::MAX);
         let mut port = Port {
@@ -309,7 +308,7 @@ impl Port {
             clock_ahead_ns: 0,
             compared_ns: 0,
             apart: 0,
-            kernel_times_told: false,
+            kernel_times_reported: false,
             warnings: Vec::new(),
         };
         match port.bind() {
@@ -327,7 +326,7 @@ impl Port {
             self.socket.set_promiscuous(index).map_err(|cause| self.fault(doing, cause))?;
         }
         self.socket.bind(index, libc::ETH_P_ALL as u16).map_err(|cause| self.fault("binding", cause))?;
-        // An interface that is down leaves ENETDOWN behind, which the route socket tells, too.
+        // An interface that is down leaves ENETDOWN behind, which the route socket reports, too.
         self.socket.take_error().map_err(|cause| self.fault("binding", cause))?;
         Ok(())
     }
@@ -380,28 +379,26 @@ impl Port {
         Ok(())
     }
 
-    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what its
-    /// fellows get. What is to stay out is decided here for each interface anew, by its link type. Needs no
-    /// rights.
+    /// Lets packets in, unless the group has still to be joined: outside it the socket would get what the
+    /// others of the group get. The programs depend on the link type, so they are made here for each
+    /// interface. Needs no rights.
     fn open_gate(&mut self) -> Result<(), SourceError> {
         if self.joining {
             return Ok(());
         }
         self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        self.intake.losses.look_again_from(Look::now(0));
+        self.intake.losses.look_again_from(ClockReading::now(0));
         self.notes.clear();
         let link = self.device.link_type;
         let excluded = own_traffic::dropping(&self.excluded, link).unwrap_or_else(|| {
-            self.notes
-                .push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+            self.notes.push(format!("exclude-self: not possible on a link of type {}", link.name()));
             Vec::new()
         });
         if let Some(prefilter) = self.prefilter.clone() {
             match self.attach_prefilter(&prefilter, &excluded) {
                 Ok(()) => {
-                    self.notes.push(
-                        "prefilter: in the kernel; frames with VLAN tags are asked in the worker".to_string(),
-                    );
+                    self.notes
+                        .push("prefilter: in the kernel; packets with VLAN tags in the worker".to_string());
                     return Ok(());
                 }
                 Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
@@ -415,19 +412,19 @@ impl Port {
         opened.map_err(|cause| self.fault("opening the gate", cause))
     }
 
-    /// Opens the gate for what `prefilter` takes, or says why the kernel isn't asked.
+    /// Opens the gate for packets that match `prefilter`, or says why the kernel can't filter.
     fn attach_prefilter(&self, prefilter: &Filter, excluded: &[libc::sock_filter]) -> Result<(), String> {
         let program = prefilter.in_kernel(self.device.link_type, self.snap_len)?;
         let program = gate::open(self.snap_len, self.device.loopback, excluded, &program);
         self.socket.set_filter(&program).map_err(|cause| format!("the kernel refuses its program: {cause}"))
     }
 
-    /// Lets nothing in any more. The ring stays as it is and is polled empty; what the shut gate turns away
-    /// is not counted.
+    /// Lets nothing in any more. The ring stays as it is and is drained; what the shut gate refuses is not
+    /// counted.
     fn shut_gate(&mut self) {
         self.joining = false;
         if let Err(cause) = self.socket.set_filter(&gate::shut()) {
-            self.warn(format!("{}: capture could not be shut: {cause}", self.interface.name));
+            self.warn(format!("{}: capture could not be stopped: {cause}", self.interface.name));
         }
     }
 
@@ -446,7 +443,7 @@ impl Port {
         self.intake.counters.received - before.received
     }
 
-    /// Whether nothing lies in the ring, nor comes into being there.
+    /// Whether the ring holds nothing, and nothing is being written there.
     fn is_quiet(&self) -> bool {
         !self.ring.is_ready() && !self.ring.holds_packets()
     }
@@ -481,8 +478,8 @@ impl Port {
         if self.apart == APART_LOOKS {
             self.warn(apart(&self.interface.name, self.clock_ahead_ns));
         }
-        if self.intake.kernel_times > 0 && !self.kernel_times_told {
-            self.kernel_times_told = true;
+        if self.intake.kernel_times > 0 && !self.kernel_times_reported {
+            self.kernel_times_reported = true;
             self.warn(format!(
                 "interface {}: some packets carry the kernel's time, not the card's",
                 self.interface.name
@@ -492,14 +489,14 @@ impl Port {
 
     /// Reads the kernel's counts and reports what was lost.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        let begun = Look::now(self.clock_ahead_ns);
+        let begun = ClockReading::now(self.clock_ahead_ns);
         let counts =
             self.socket.take_counts().map_err(|cause| self.fault("reading the kernel's counts", cause))?;
-        self.intake.count(counts, begun, Look::now(self.clock_ahead_ns), sink);
+        self.intake.count(counts, begun, ClockReading::now(self.clock_ahead_ns), sink);
         Ok(())
     }
 
-    /// Whether a socket that nothing comes to since `ended` has handed over all that the kernel held. The
+    /// Whether a socket to which nothing comes since `ended` has handed over all that the kernel held. The
     /// last open block is closed by its timer: ending before that would lose the tail.
     fn is_drained(&mut self, ended: Instant) -> bool {
         if ended.elapsed() < 2 * self.block_timeout || self.ring.is_ready() {
@@ -525,8 +522,8 @@ fn ready(
 ) -> Result<BlockRing, SourceError> {
     let fault =
         |doing: &'static str| move |cause| SourceError::System { place: format!("{doing} on {name}"), cause };
-    socket.set_version(TAG_BYTES as u32).map_err(fault("asking for TPACKET_V3"))?;
-    socket.ask_times(times).map_err(fault("asking for timestamps"))?;
+    socket.set_version(TAG_BYTES as u32).map_err(fault("setting TPACKET_V3"))?;
+    socket.set_timestamps(times).map_err(fault("setting timestamps"))?;
     let ring_fault = |cause| SourceError::CaptureRing {
         mib: (u64::from(options.block_bytes) * u64::from(options.blocks)) >> 20,
         interface: name.to_string(),
@@ -537,7 +534,7 @@ fn ready(
     BlockRing::map(socket.fd(), options.block_bytes as usize, options.blocks as usize).map_err(ring_fault)
 }
 
-/// Whether this process may open packet sockets, found by opening one that hears nothing.
+/// Whether this process may open packet sockets, found by opening one that receives nothing.
 ///
 /// # Errors
 /// The system's: EPERM without CAP_NET_RAW.
@@ -545,7 +542,7 @@ pub fn may_capture() -> io::Result<()> {
     Socket::open_mute().map(drop)
 }
 
-/// What is said of a card whose clock isn't the system's.
+/// The warning of a card whose clock isn't the system's.
 fn apart(interface: &str, ahead_ns: i64) -> String {
     let (seconds, side) =
         (ahead_ns.unsigned_abs() as f64 / 1e9, if ahead_ns > 0 { "ahead of" } else { "behind" });
@@ -570,10 +567,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_whose_clock_is_apart_is_told_with_what_may_be_and_what_helps() {
-        let told = apart("eth0", 36_996_000_000);
-        assert!(told.contains("37.0 s ahead of the system's (as TAI is"), "{told}");
-        assert!(told.ends_with("phc2sys -s CLOCK_REALTIME -c eth0 -O 0"), "{told}");
+    fn a_card_whose_clock_is_apart_is_reported_with_cause_and_remedy() {
+        let text = apart("eth0", 36_996_000_000);
+        assert!(text.contains("37.0 s ahead of the system's (as TAI is"), "{text}");
+        assert!(text.ends_with("phc2sys -s CLOCK_REALTIME -c eth0 -O 0"), "{text}");
         assert!(apart("eth0", -5 * STEP_NS).contains(" 5.0 s behind the system's: "));
     }
 }

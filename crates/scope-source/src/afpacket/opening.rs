@@ -1,10 +1,10 @@
-//! From what is asked for to the workers' sources: what matches now is captured when this returns.
+//! From options to the workers' sources: what matches now is captured when this returns.
 
 use std::sync::Arc;
 
 use super::fanout::Groups;
 use super::pattern::Pattern;
-use super::source::{AfPacketSource, Wanted};
+use super::source::{AfPacketSource, Request};
 use super::{AfPacketOptions, WORKERS_MAX};
 use crate::SourceError;
 
@@ -15,12 +15,12 @@ use crate::SourceError;
 /// that match later are captured from when they come.
 ///
 /// # Errors
-/// [`SourceError::Spec`] for options that can't be and interfaces whose link type isn't supported,
+/// [`SourceError::Spec`] for options that are not possible and interfaces whose link type isn't supported,
 /// `NoInterface` for a name that isn't there (a pattern that matches nothing yet is none), `NoPermission`,
 /// `System` for the rest.
 pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>, SourceError> {
     let groups = (options.workers > 1).then(|| Arc::new(Groups::new(options.fanout)));
-    let wanted = Wanted {
+    let wanted = Request {
         pattern: Pattern::new(&options.interface),
         options: options.clone(),
         spec: spec.into(),
@@ -33,7 +33,7 @@ pub fn open(options: &AfPacketOptions, spec: &str) -> Result<Vec<AfPacketSource>
     begin(sources.collect::<Result<_, _>>()?)
 }
 
-/// Opens live capture of several interfaces or patterns by one worker: what is asked for, each with what the
+/// Opens live capture of several interfaces or patterns by one worker: the options of each, with what the
 /// operator typed. [`Interface::part`](scope_packet::Interface::part) is the place in this list.
 ///
 /// # Errors
@@ -44,28 +44,26 @@ pub fn open_shared(wishes: &[(AfPacketOptions, String)]) -> Result<AfPacketSourc
         options.check().map_err(|cause| SourceError::spec(spec, cause))?;
         let (pattern, options) =
             (Pattern::new(&options.interface), AfPacketOptions { workers: 1, ..options.clone() });
-        wanted.push(Wanted { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
+        wanted.push(Request { pattern, options, spec: spec.clone(), part: part as u32, groups: None });
     }
     let source = begin(vec![AfPacketSource::new(wanted, true)?])?.pop();
     Ok(source.expect("as many as were put in"))
 }
 
-/// The order is what keeps packets of other interfaces, and packets dealt out twice, from slipping in, and
-/// what loses none later.
+/// This order keeps out packets of other interfaces and packets dealt out twice, and loses none later.
 fn begin(mut sources: Vec<AfPacketSource>) -> Result<Vec<AfPacketSource>, SourceError> {
     debug_assert!(sources.len() <= WORKERS_MAX as usize);
     for source in &mut sources {
-        // 1. Each worker listens to what becomes of interfaces and has the list of them, before it looks
-        //    which are there.
+        // 1. Each worker listens to changes of interfaces and has the list of them, before it looks which
+        //    there are.
         source.check_names()?;
-        // 2. For each interface it opens a socket that is mute (protocol 0), since a fresh packet socket with
-        //    a protocol hears
-        //    every interface; makes it ready, its gate shut, and binds it; then that listens, behind the shut gate.
+        // 2. For each interface it opens a socket that is mute (protocol 0): a fresh packet socket with a
+        //    protocol would receive from every interface. It makes the socket ready, its gate shut, and binds
+        //    it. Then the socket listens, behind the shut gate.
         source.prepare_all()?;
     }
-    // 3. All join their fan-out groups. Older kernels let only sockets join that listen: on an interface that
-    //    is down that is done
-    //    when it comes up.
+    // 3. All join their fan-out groups. In older kernels only sockets that listen can join: on an interface
+    //    that is down they join when it comes up.
     for source in &mut sources {
         source.join_groups()?;
     }

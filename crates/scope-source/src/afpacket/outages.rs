@@ -1,5 +1,5 @@
-//! When an interface could bring nothing: spans from before the look that found it so to after the one that
-//! found it well again.
+//! When an interface could bring nothing: spans from before the look that found it down or gone to after the
+//! one that found it up again.
 
 use super::life::Life;
 use scope_packet::{Gap, GapReason, Sink};
@@ -14,8 +14,8 @@ pub(crate) struct Outages {
     looked_ns: i64,
     /// Interfaces that can bring nothing now: why, and since when at the earliest, ns.
     current: BTreeMap<usize, (GapReason, i64)>,
-    /// What the sink wasn't told yet, in order.
-    untold: Vec<(usize, Gap)>,
+    /// Gaps that the sink doesn't know yet, in order.
+    unreported: Vec<(usize, Gap)>,
 }
 
 impl Outages {
@@ -29,7 +29,8 @@ impl Outages {
         (self.before_ns, self.looked_ns) = (self.looked_ns, now_ns);
     }
 
-    /// Interface `number` is as `life` says, found at `now_ns`. One that `counts` not may be as it will.
+    /// Interface `number` is as `life` says, found at `now_ns`. Where it doesn't count (`counts`), it has no
+    /// outage.
     pub(crate) fn note(&mut self, number: usize, life: &Life, counts: bool, now_ns: i64) {
         let reason = if life.gone { GapReason::InterfaceGone } else { GapReason::InterfaceDown };
         let reason = (counts && !life.is_up()).then_some(reason);
@@ -38,19 +39,19 @@ impl Outages {
             return;
         }
         if let Some((reason, from_ns)) = before {
-            self.untold.push((number, gap(reason, from_ns, now_ns)));
+            self.unreported.push((number, gap(reason, from_ns, now_ns)));
             self.current.remove(&number);
         }
         if let Some(reason) = reason {
-            self.untold.push((number, gap(reason, self.before_ns, i64::MAX)));
+            self.unreported.push((number, gap(reason, self.before_ns, i64::MAX)));
             self.current.insert(number, (reason, self.before_ns));
         }
     }
 
-    /// Tells the sink what it doesn't know: before any packet, or word of the time, that comes after it.
+    /// Reports gaps that the sink doesn't know: before any packet, or time, that comes after them.
     /// `ahead_ns`: how far an interface's packets are ahead of the system's clock.
-    pub(crate) fn tell(&mut self, sink: &mut dyn Sink, ahead_ns: impl Fn(usize) -> i64) {
-        for (number, gap) in self.untold.drain(..) {
+    pub(crate) fn report(&mut self, sink: &mut dyn Sink, ahead_ns: impl Fn(usize) -> i64) {
+        for (number, gap) in self.unreported.drain(..) {
             let ahead_ns = ahead_ns(number);
             let to_ns =
                 if gap.to_ns == i64::MAX { i64::MAX } else { gap.to_ns.saturating_add(ahead_ns.max(0)) };
@@ -60,7 +61,7 @@ impl Outages {
     }
 }
 
-/// Nobody knows how many packets there would have been.
+/// How many packets there would have been is unknown.
 fn gap(reason: GapReason, from_ns: i64, to_ns: i64) -> Gap {
     Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }
 }
@@ -79,34 +80,34 @@ mod tests {
         let mut outages = Outages::begin(100);
         let mut life = Life::begin(&link(LinkState::Up));
         outages.note(0, &life, true, 101);
-        assert!(outages.untold.is_empty());
+        assert!(outages.unreported.is_empty());
         outages.look(200);
         outages.look(300);
         life.link(&link(LinkState::Down));
         outages.note(0, &life, true, 301);
         outages.note(0, &life, true, 302);
         assert_eq!(
-            outages.untold,
+            outages.unreported,
             [(0, gap(GapReason::InterfaceDown, 200, i64::MAX))],
-            "open, and told once"
+            "open, and reported once"
         );
         outages.look(400);
-        life.leave();
+        life.remove();
         outages.note(0, &life, true, 401);
-        life.come_back(&link(LinkState::Up));
+        life.restore(&link(LinkState::Up));
         outages.note(0, &life, true, 402);
         let behind = [
             gap(GapReason::InterfaceDown, 200, 401),
             gap(GapReason::InterfaceGone, 300, i64::MAX),
             gap(GapReason::InterfaceGone, 300, 402),
         ];
-        assert_eq!(outages.untold[1..], behind.map(|gap| (0, gap)));
+        assert_eq!(outages.unreported[1..], behind.map(|gap| (0, gap)));
     }
 
     #[test]
     fn an_interface_that_does_not_count_yet_has_no_outage() {
         let mut outages = Outages::begin(100);
         outages.note(7, &Life::begin(&link(LinkState::NoCarrier)), false, 101);
-        assert!(outages.untold.is_empty());
+        assert!(outages.unreported.is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! How large the kernel's ring is and how long it keeps a block, chosen from the link's speed where nobody
-//! says.
+//! How large the kernel's ring is and how long it keeps a block, chosen from the link's speed where the
+//! source doesn't set it.
 //!
 //! ```text
 //! ring of a source = what comes in 50 ms at the link's speed; unknown speed: as 10 Gbit/s
@@ -15,12 +15,12 @@
 //! choose. A packet has to fit a block: 256 KiB hold every packet that the kernel makes.
 
 use super::{AfPacketOptions, Pattern, RING_BYTES_MAX};
-use crate::spec::AfPacketPlan;
+use crate::plan::AfPacketPlan;
 use scope_fault::Fault;
 
 /// How long a worker may be away without loss, ms of traffic at the link's speed.
 const HOLD_MS: u64 = 50;
-/// Speed that is assumed where the link tells none, bits/s.
+/// Speed that is assumed where the link reports none, bits/s.
 const SPEED_ASSUMED: u64 = 10_000_000_000;
 /// From this speed on blocks are large, bits/s.
 const FAST: u64 = 2_500_000_000;
@@ -42,7 +42,7 @@ pub fn is_one_of_many(plan: &AfPacketPlan) -> bool {
     plan.workers == 0 || Pattern::new(&plan.interface).is_glob()
 }
 
-/// Fills in what `plan` leaves open. `speed` is the link's in bits/s, `free_bytes` the memory that is free.
+/// Fills in what `plan` doesn't set. `speed` is the link's in bits/s, `free_bytes` the memory that is free.
 pub fn choose(plan: &mut AfPacketPlan, speed: Option<u64>, free_bytes: u64) {
     if is_one_of_many(plan) {
         let small = AfPacketOptions::of(plan);
@@ -72,7 +72,7 @@ pub fn ring_bytes(plan: &AfPacketPlan) -> u64 {
     of_worker * u64::from(plan.workers.max(1))
 }
 
-/// Refuses rings that can't be, of the source `spec`: `free_bytes` of memory are free.
+/// Refuses rings that are not possible, of the source `spec`: `free_bytes` of memory are free.
 ///
 /// # Errors
 /// What is too large, and how much there may be.

@@ -45,7 +45,7 @@ impl Socket {
         check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) })
     }
 
-    /// Asks for TPACKET_V3 with `reserve` free bytes before each frame.
+    /// Sets TPACKET_V3 with `reserve` free bytes before each frame.
     pub(super) fn set_version(&self, reserve: u32) -> io::Result<()> {
         self.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
         self.set(libc::PACKET_RESERVE, &reserve)
@@ -75,7 +75,7 @@ impl Socket {
     }
 
     /// Says whose times packets carry: the network card's own or the kernel's.
-    pub(super) fn ask_times(&self, source: TimestampSource) -> io::Result<()> {
+    pub(super) fn set_timestamps(&self, source: TimestampSource) -> io::Result<()> {
         let hardware = source == TimestampSource::Hardware;
         self.set(libc::PACKET_TIMESTAMP, &if hardware { libc::SOF_TIMESTAMPING_RAW_HARDWARE } else { 0 })
     }
@@ -103,7 +103,7 @@ impl Socket {
         self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
-    /// Joins fan-out group `id`, or with `None` founds one whose number nobody else uses; returns the number.
+    /// Joins fan-out group `id`, or with `None` founds one whose number is not in use; returns the number.
     pub(super) fn join_fanout(&self, id: Option<u16>, mode: u32) -> io::Result<u16> {
         let unique = if id.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
         let argument = u32::from(id.unwrap_or(0)) | (mode | unique) << 16;
@@ -128,7 +128,7 @@ impl Socket {
         bound_index(self.fd())
     }
 
-    /// Most bytes that the interface named `name` takes behind the link header.
+    /// The MTU of the interface named `name`: most bytes behind the link header.
     pub(super) fn mtu(&self, name: &str) -> io::Result<u32> {
         let mut request = request_for(name.as_bytes())?;
         self.ioctl(libc::SIOCGIFMTU, &mut request)?;

@@ -3,25 +3,25 @@
 //!
 //! ```text
 //!  route socket ─► gone: take what the ring still holds, then keep the socket for the next interface
-//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or one that serves nobody
+//!               ─► new, and wanted: the socket that served it before, else a spare one, a new one, or an idle one
 //!  rings        ─► the block with the oldest first packet, again and again: a busy interface doesn't starve the others
 //! ```
 //! After rights are given up no socket can be opened; to bind one, to give it a ring, to join a group needs
 //! none. A socket without a group serves one interface after another. One in a group belongs to its interface
-//! for its life (the kernel's rule), so with several workers each interface that comes back takes a spare
+//! for its life (the kernel's rule), so with several workers each interface that comes back gets a spare
 //! socket of each worker.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `beginning` | what is there before the first poll |
-//! | `taking` | how an interface comes by a socket, and how that gets free again |
-//! | `telling` | what is told of interfaces |
-//! | `books` | the counts |
+//! | `sockets` | how an interface gets a socket, and how that gets free again |
+//! | `reporting` | the events of interfaces |
+//! | `counters` | the counters |
 
 mod beginning;
-mod books;
-mod taking;
-mod telling;
+mod counters;
+mod reporting;
+mod sockets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
@@ -38,18 +38,18 @@ use super::outages::Outages;
 use super::pattern::Pattern;
 use super::socket::{Socket, wait_any};
 use super::{AfPacketOptions, COUNT_EVERY_NS, POLL_PACKETS, POLL_WAIT, Port, Stage, realtime_ns};
-use crate::{InterfaceCounters, InterfaceNews, Polled, Source, SourceCounters, SourceError, Timing};
-use taking::Refused;
+use crate::{InterfaceCounters, InterfaceEvent, Polled, Source, SourceCounters, SourceError, Timing};
+use sockets::Refused;
 
-/// Interfaces that one source captures at once; more are not captured, which is told.
+/// Interfaces that one source captures at once; more are refused, with an event.
 pub const PORTS_MAX: usize = 64;
-/// Interfaces that one source has met over its life, those included that are gone; more are not captured,
-/// which is told.
+/// Interfaces that one source has met over its life, those included that are gone; more are refused, with an
+/// event.
 pub const INTERFACES_KNOWN_MAX: usize = 4096;
 
-/// What is asked for: an interface, or all that match.
+/// What is to be captured: an interface, or all that match.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct Request {
     pub pattern: Pattern,
     pub options: AfPacketOptions,
     pub spec: String,
@@ -60,12 +60,12 @@ pub(super) struct Wanted {
 }
 
 /// An interface that is or was captured, by its number in the source.
-struct Known {
+struct KnownInterface {
     interface: Interface,
-    /// As it was told last.
+    /// As it was reported last.
     life: Life,
-    /// Whether it is missed when it brings nothing: from the start where it was asked for by its name, else
-    /// once it was up.
+    /// Whether it is missed when it brings nothing: from the start where the source names it, else once it
+    /// was up.
     missed: bool,
     /// Counters of its sockets that serve others now.
     before: SourceCounters,
@@ -74,8 +74,8 @@ struct Known {
 /// One worker's share of live capture.
 pub struct AfPacketSource {
     name: String,
-    wanted: Vec<Wanted>,
-    /// Tells what becomes of interfaces; the other workers of the same interfaces keep silent.
+    wanted: Vec<Request>,
+    /// Reports changes of interfaces; the other workers of the same interfaces don't.
     leads: bool,
     links: Links,
     links_failed: bool,
@@ -85,18 +85,19 @@ pub struct AfPacketSource {
     ports: Vec<Port>,
     /// Sockets that serve no interface and have no ring.
     spares: Vec<Socket>,
-    known: Vec<Known>,
+    known: Vec<KnownInterface>,
     /// Counters of all sockets that serve others now.
     before: SourceCounters,
-    /// Interfaces, by number, of which more has changed since it was last told than what their sockets count.
+    /// Interfaces, by number, of which more has changed since the last report than the counts of their
+    /// sockets.
     changed: BTreeSet<usize>,
     /// Interfaces that the sink knows.
     announced: usize,
-    /// Interfaces that are not taken up, told once.
+    /// Interfaces that are not captured, reported once.
     refused: BTreeMap<i32, Refused>,
     /// Some interface may be taken up that was not so far.
     unserved: bool,
-    news: Vec<InterfaceNews>,
+    events: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// Nothing can come any more.
     failure: Option<SourceError>,
@@ -105,11 +106,9 @@ pub struct AfPacketSource {
 }
 
 impl AfPacketSource {
-    pub(super) fn new(wanted: Vec<Wanted>, leads: bool) -> Result<AfPacketSource, SourceError> {
-        let links = Links::open().map_err(|cause| SourceError::System {
-            place: "asking for the list of interfaces".to_string(),
-            cause,
-        })?;
+    pub(super) fn new(wanted: Vec<Request>, leads: bool) -> Result<AfPacketSource, SourceError> {
+        let links = Links::open()
+            .map_err(|cause| SourceError::System { place: "listing the interfaces".to_string(), cause })?;
         Ok(AfPacketSource {
             name: wanted.iter().map(|wanted| &wanted.spec[..]).collect::<Vec<_>>().join(" + "),
             wanted,
@@ -126,7 +125,7 @@ impl AfPacketSource {
             announced: 0,
             refused: BTreeMap::new(),
             unserved: false,
-            news: Vec::new(),
+            events: Vec::new(),
             warnings: Vec::new(),
             failure: None,
             stopped: None,
@@ -134,32 +133,32 @@ impl AfPacketSource {
         })
     }
 
-    /// Reads what became of interfaces and follows it.
+    /// Reads changes of interfaces and follows them.
     fn follow_links(&mut self) {
         if self.links_failed {
             return;
         }
         self.outages.look(realtime_ns());
-        let news = match self.links.read() {
-            Ok(news) => news,
+        let found = match self.links.read() {
+            Ok(found) => found,
             Err(cause) => {
                 self.links_failed = true;
                 self.warnings.push(format!(
-                    "changes of interfaces are not told any more: {cause}; start again to follow them"
+                    "changes of interfaces are no longer seen: {cause}; start again to follow them"
                 ));
                 return;
             }
         };
-        for change in &news.changes {
+        for change in &found.changes {
             match change {
-                Change::Gone(index) => self.leave(*index),
+                Change::Gone(index) => self.release(*index),
                 Change::Link(link) => self.changed(link),
             }
         }
-        if news.listed {
-            self.leave_what_was_replaced();
+        if found.listed {
+            self.release_replaced();
         }
-        if self.unserved || news.listed {
+        if self.unserved || found.listed {
             self.unserved = false;
             for link in self.links.all().cloned().collect::<Vec<_>>() {
                 self.take_up(&link);
@@ -167,8 +166,8 @@ impl AfPacketSource {
         }
     }
 
-    /// An interface was removed: its socket takes what it still has.
-    fn leave(&mut self, index: i32) {
+    /// An interface was removed: its socket is drained.
+    fn release(&mut self, index: i32) {
         self.refused.remove(&index);
         let Some(port) =
             self.ports.iter_mut().find(|port| port.stage == Stage::Bound && port.device.index == index)
@@ -178,19 +177,21 @@ impl AfPacketSource {
         port.stage = Stage::Leaving(Instant::now());
         let number = port.intake.interface as usize;
         self.changed.insert(number);
-        let told = self.known[number].life.leave();
-        self.tell_of(number, Some(told));
+        let change = self.known[number].life.remove();
+        self.report_change(number, Some(change));
         self.note_outage(number);
     }
 
     /// After a new list: an interface may have been replaced by one of the same number, which the kernel says
     /// of the socket.
-    fn leave_what_was_replaced(&mut self) {
+    fn release_replaced(&mut self) {
         let bound = self.ports.iter().filter(|port| port.stage == Stage::Bound);
         let replaced =
             bound.filter(|port| port.socket.bound_index().is_ok_and(|index| index != port.device.index));
         let replaced: Vec<i32> = replaced.map(|port| port.device.index).collect();
-        replaced.into_iter().for_each(|index| self.leave(index));
+        for index in replaced {
+            self.release(index);
+        }
     }
 
     /// An interface is there, changed or new.
@@ -210,7 +211,9 @@ impl AfPacketSource {
         let life = &mut self.known[number].life;
         let (name, state, mtu) = (life.rename(link), life.link(link), life.mtu(link));
         let is_of_mtu = mtu.is_some();
-        [name, state, mtu].into_iter().for_each(|told| self.tell_of(number, told));
+        for change in [name, state, mtu] {
+            self.report_change(number, change);
+        }
         self.note_outage(number);
         if is_of_mtu {
             self.warn_of_long_frames(number, link);
@@ -218,13 +221,15 @@ impl AfPacketSource {
     }
 
     /// Follows the interfaces, and makes known to the sink which there are and which can bring nothing.
-    fn hear_of_links(&mut self, sink: &mut dyn Sink) {
+    fn report_links(&mut self, sink: &mut dyn Sink) {
         self.follow_links();
-        self.known[self.announced..].iter().for_each(|known| sink.interface(&known.interface));
+        for known in &self.known[self.announced..] {
+            sink.interface(&known.interface);
+        }
         self.announced = self.known.len();
         let ports = &self.ports;
         let of_port = |number| ports.iter().rfind(|port| port.intake.interface as usize == number);
-        self.outages.tell(sink, |number| of_port(number).map_or(0, |port| port.clock_ahead_ns));
+        self.outages.report(sink, |number| of_port(number).map_or(0, |port| port.clock_ahead_ns));
     }
 
     /// An interface's life has changed, or begun.
@@ -242,8 +247,8 @@ impl AfPacketSource {
         let mut counted_ns = begun_ns;
         while packets < POLL_PACKETS {
             if self.ports.iter_mut().any(|port| port.ring.ready_since_ns().is_some()) {
-                // What became of interfaces before these packets came is told before them.
-                self.hear_of_links(sink);
+                // Changes of interfaces before these packets came are reported before them.
+                self.report_links(sink);
             }
             let ready = self
                 .ports
@@ -264,12 +269,14 @@ impl AfPacketSource {
 
     /// Reads all counts, and reports what was lost, and up to when that is known.
     fn count_losses(&mut self, sink: &mut dyn Sink) -> Result<(), SourceError> {
-        self.ports.iter_mut().try_for_each(|port| port.count_losses(sink))?;
-        self.tell_counted(sink);
+        for port in &mut self.ports {
+            port.count_losses(sink)?;
+        }
+        self.report_counted(sink);
         Ok(())
     }
 
-    /// Waits for a block of any ring, or for news of interfaces.
+    /// Waits for a block of any ring, or for a change of interfaces.
     fn wait(&mut self) -> Result<(), SourceError> {
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLERR, revents: 0 };
         // A negative one is passed over.
@@ -285,7 +292,7 @@ impl AfPacketSource {
             ports.zip(&waiting).filter(|(_, woken)| woken.revents & (libc::POLLERR | libc::POLLNVAL) != 0)
         {
             match port.socket.take_error() {
-                // The route socket tells more of it.
+                // The route socket reports more of it.
                 Ok(Some(cause)) if cause.raw_os_error() == Some(libc::ENETDOWN) => {}
                 Ok(None) => {}
                 Ok(Some(cause)) | Err(cause) => return Err(port.fault("waiting for packets", cause)),
@@ -297,7 +304,7 @@ impl AfPacketSource {
     /// Says up to when losses are known: the kernel counts a loss when it happens, and every loss before the
     /// last look was reported. So nothing that was captured behind that look counts as settled before the
     /// next one.
-    fn tell_counted(&self, sink: &mut dyn Sink) {
+    fn report_counted(&self, sink: &mut dyn Sink) {
         let looked_ns = self.ports.iter().map(|port| port.intake.losses.looked_ns()).min();
         sink.counted(looked_ns.unwrap_or_else(realtime_ns));
     }
@@ -343,13 +350,13 @@ impl Source for AfPacketSource {
         if self.ended {
             return Ok(Polled::Ended);
         }
-        self.hear_of_links(sink);
-        self.tell_counted(sink);
+        self.report_links(sink);
+        self.report_counted(sink);
         let mut clock_ns = realtime_ns();
         let mut packets = self.take_blocks(sink)?;
         if packets == 0 {
             self.wait()?;
-            self.hear_of_links(sink);
+            self.report_links(sink);
             // Before the look at the rings: what comes after this look is younger.
             clock_ns = realtime_ns();
             packets = self.take_blocks(sink)?;
@@ -358,7 +365,9 @@ impl Source for AfPacketSource {
         self.count_losses(sink)?;
         self.park();
         if packets > 0 {
-            self.ports.iter_mut().for_each(|port| port.compare_clocks(clock_ns));
+            for port in &mut self.ports {
+                port.compare_clocks(clock_ns);
+            }
             return Ok(Polled::Packets);
         }
         if self.is_drained() {
@@ -379,18 +388,22 @@ impl Source for AfPacketSource {
         self.all_counters()
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
-        self.tell_counters(into, changed);
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+        self.report_counters(into, changed);
     }
 
     fn stop(&mut self) {
-        self.ports.iter_mut().for_each(Port::shut_gate);
+        for port in &mut self.ports {
+            port.shut_gate();
+        }
         self.stopped = Some(Instant::now());
     }
 
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
-        self.ports.iter_mut().for_each(|port| warnings.append(&mut port.warnings));
+        for port in &mut self.ports {
+            warnings.append(&mut port.warnings);
+        }
         warnings
     }
 
@@ -408,8 +421,8 @@ impl Source for AfPacketSource {
         self.ports.iter().flat_map(of_port).collect()
     }
 
-    fn news(&mut self) -> Vec<InterfaceNews> {
-        std::mem::take(&mut self.news)
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
+        std::mem::take(&mut self.events)
     }
 }
 

@@ -4,7 +4,7 @@
 use scope_packet::pcapng;
 use std::collections::VecDeque;
 
-/// Bytes of names and secrets that wait to be handed on, at most; what comes beyond is left out and counted.
+/// Bytes of names and secrets that wait to be handed on, at most; what comes beyond is omitted and counted.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Of one file.
@@ -26,7 +26,7 @@ impl Beside {
         self.last
     }
 
-    /// The comments kept under `number`. Those of packets before it, which nobody has asked for, are dropped.
+    /// The comments kept under `number`. Those of packets before it that were not fetched are dropped.
     pub(super) fn take_comments(&mut self, number: u32) -> Vec<String> {
         while let Some((first, comments)) = self.comments.pop_front() {
             if first == number {
@@ -49,7 +49,7 @@ impl Beside {
         }
     }
 
-    /// Blocks that wait to be handed on, and how many were left out since this was last asked.
+    /// Blocks that wait to be handed on, and how many were omitted since the last call.
     pub(super) fn take_blocks(&mut self) -> (Vec<Vec<u8>>, u64) {
         self.bytes = 0;
         (std::mem::take(&mut self.blocks), std::mem::take(&mut self.left_out))
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(little_endian(&body(true), kind, true), Some(body(false)));
             assert_eq!(little_endian(&body(false), kind, false), Some(body(false)));
             for cut in 1..body(false).len() {
-                // Where it is cut between two parts, what is there is whole.
+                // Where it ends between two parts, what is there is whole.
                 if let Some(whole) = little_endian(&body(true)[..cut], kind, true) {
                     assert_eq!(whole, body(false)[..cut], "{cut}");
                 }

@@ -108,7 +108,7 @@ impl Capture {
         match &self.damage {
             Some(damage) if interfaces.list.len() == before => {
                 let reason = Fault::whole(format!("no packet of it can be read: {}", damage.cause));
-                let reason = reason.remedy("if there is another copy of it, take that");
+                let reason = reason.remedy("use another copy of it, if there is one");
                 Err(SourceError::File { path: self.path.clone(), reason })
             }
             _ => Ok(()),
@@ -207,13 +207,13 @@ impl Capture {
 
     /// Nothing behind the damage can be read.
     fn end_at(&mut self, damage: Damage, interfaces: &mut Interfaces) {
-        // A file that has no packet is asked for one again after it was opened: it lacks them once.
+        // A file without a packet is read again after it was opened: it lacks them once.
         if self.damage.replace(damage).is_none() {
             self.lack_the_rest(interfaces);
         }
     }
 
-    /// Notes that packets from the last one that was read on are missing, nobody knows how many.
+    /// Notes that an unknown number of packets is missing from the last one that was read on.
     pub(super) fn lack_the_rest(&self, interfaces: &mut Interfaces) {
         let own = interfaces.list.iter().position(|interface| interface.part == self.number);
         let (interface, from_ns) = match (self.packets, own) {
@@ -266,7 +266,7 @@ impl Capture {
         }
     }
 
-    /// Names and secrets that were met since this was last asked, if any.
+    /// Names and secrets found since the last call, if any.
     #[inline]
     pub(super) fn take_annexes(&mut self) -> Option<(Vec<Vec<u8>>, u64)> {
         match &mut self.format {
@@ -280,14 +280,15 @@ impl Capture {
         &self.path
     }
 
-    /// Gives back the memory of a file that has ended and says whether it was cut. Nothing of it may be lent.
+    /// Gives back the memory of a file that has ended and says whether it was truncated. Nothing of it may be
+    /// lent.
     pub(super) fn close(&mut self) -> Option<Cut> {
         self.buffer.release();
         let damage = self.damage.take()?;
         let (path, packets, offset) = (&self.path, self.packets, self.buffer.offset());
         Some(Cut {
             warning: format!(
-                "{path}: cut after packet {packets} at byte {offset}: {}; read to that place",
+                "{path}: truncated after packet {packets} at byte {offset}: {}; read to that place",
                 damage.cause
             ),
             packets: u64::from(damage.packet),
@@ -313,7 +314,7 @@ fn detect(
 ) -> Result<Format, Fault> {
     let unread = buffer.unread();
     if unread.is_empty() {
-        let remedy = "a capture file begins with a header, so whatever wrote it wrote nothing";
+        let remedy = "a capture file begins with a header: the program that made it wrote nothing";
         return Err(Fault::whole("is empty").remedy(remedy));
     }
     let Some(magic) = unread.first_chunk::<4>() else {
@@ -327,8 +328,8 @@ fn detect(
     }
     let Some(header) = unread.first_chunk::<{ pcap::HEADER_BYTES }>() else {
         let (there, needed) = (unread.len(), pcap::HEADER_BYTES);
-        let fault = Fault::whole(format!("is cut inside its header: {there} of {needed} bytes are there"));
-        return Err(fault.remedy("if there is another copy, take that"));
+        let fault = Fault::whole(format!("is truncated inside its header: it has {there} of {needed} bytes"));
+        return Err(fault.remedy("use another copy of it, if there is one"));
     };
     let pcap = Pcap::open(header, name, file, interfaces).map_err(Fault::whole)?;
     buffer.consume(pcap::HEADER_BYTES);

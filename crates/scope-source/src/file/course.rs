@@ -19,7 +19,7 @@ pub(super) const BEHIND_PACKETS: usize = 15;
 
 /// What is made of a packet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Judgement {
     /// It is believed.
     Believed,
     /// It isn't.
@@ -44,7 +44,7 @@ impl Course {
 
     /// Moves the clock on to a time that is near; false: that must be judged.
     #[inline]
-    pub(super) fn goes(&mut self, time_ns: i64) -> bool {
+    pub(super) fn advance_if_near(&mut self, time_ns: i64) -> bool {
         let is_near = time_ns.abs_diff(self.clock_ns) <= STEP_NS as u64;
         if is_near {
             self.clock_ns = self.clock_ns.max(time_ns);
@@ -53,7 +53,7 @@ impl Course {
     }
 
     /// Judges a time by those of the packets behind it: [`BEHIND_PACKETS`], or all there are.
-    pub(super) fn judge(&mut self, time_ns: i64, behind: impl ExactSizeIterator<Item = i64>) -> Told {
+    pub(super) fn judge(&mut self, time_ns: i64, behind: impl ExactSizeIterator<Item = i64>) -> Judgement {
         let packets = behind.len();
         let before = |bound_ns: i64, behind: &mut dyn Iterator<Item = i64>| {
             behind.filter(|time_ns| *time_ns < bound_ns.saturating_sub(STEP_NS)).count()
@@ -65,10 +65,10 @@ impl Course {
             packets > 0 && 2 * (1 + before(self.clock_ns, &mut behind)) > 1 + packets
         };
         if !believed {
-            return Told::Stray;
+            return Judgement::Stray;
         }
         self.clock_ns = time_ns;
-        Told::Believed
+        Judgement::Believed
     }
 }
 
@@ -80,36 +80,36 @@ mod tests {
     const S: i64 = 1_000_000_000;
 
     /// `!` behind what is a stray.
-    fn told(seconds: &[i64]) -> String {
+    fn judged(seconds: &[i64]) -> String {
         let times: Vec<i64> = seconds.iter().map(|second| second * S).collect();
         let mut course = Course::begin(times[0]);
         let mut words = Vec::new();
         for (at, &time_ns) in times.iter().enumerate() {
             let rest = &times[at + 1..times.len().min(at + 1 + BEHIND_PACKETS)];
-            let told = if course.goes(time_ns) {
-                Told::Believed
+            let judgement = if course.advance_if_near(time_ns) {
+                Judgement::Believed
             } else {
                 course.judge(time_ns, rest.iter().copied())
             };
-            words.push(format!("{}{}", seconds[at], if told == Told::Stray { "!" } else { "" }));
+            words.push(format!("{}{}", seconds[at], if judgement == Judgement::Stray { "!" } else { "" }));
         }
         words.join(" ")
     }
 
     #[test]
     fn what_the_packets_behind_it_don_t_bear_out_moves_nothing() {
-        assert_eq!(told(&[5, 5, 99, 5, 6, 6]), "5 5 99! 5 6 6");
-        assert_eq!(told(&[50, 50, 9, 50, 51]), "50 50 9! 50 51");
-        assert_eq!(told(&[50, 9]), "50 9!", "the last one has nobody to bear it out");
-        assert_eq!(told(&[5, 99, 99, 99, 5, 6, 6, 6]), "5 99! 99! 99! 5 6 6 6");
+        assert_eq!(judged(&[5, 5, 99, 5, 6, 6]), "5 5 99! 5 6 6");
+        assert_eq!(judged(&[50, 50, 9, 50, 51]), "50 50 9! 50 51");
+        assert_eq!(judged(&[50, 9]), "50 9!", "the last one has none behind it to bear it out");
+        assert_eq!(judged(&[5, 99, 99, 99, 5, 6, 6, 6]), "5 99! 99! 99! 5 6 6 6");
     }
 
     #[test]
     fn what_goes_on_is_believed() {
-        assert_eq!(told(&[0, 60, 3600, 7200]), "0 60 3600 7200", "a capture with gaps");
-        assert_eq!(told(&[0, 1, 2000, 2001, 2002]), "0 1 2000 2001 2002", "put right after boot");
-        assert_eq!(told(&[50, 51, 10, 11, 12]), "50 51 10 11 12", "another file behind");
-        assert_eq!(told(&[2, 4, 6, 4, 8, 10]), "2 4 6 4! 8 10");
+        assert_eq!(judged(&[0, 60, 3600, 7200]), "0 60 3600 7200", "a capture with gaps");
+        assert_eq!(judged(&[0, 1, 2000, 2001, 2002]), "0 1 2000 2001 2002", "put right after boot");
+        assert_eq!(judged(&[50, 51, 10, 11, 12]), "50 51 10 11 12", "another file behind");
+        assert_eq!(judged(&[2, 4, 6, 4, 8, 10]), "2 4 6 4! 8 10");
     }
 
     proptest! {
@@ -120,13 +120,13 @@ mod tests {
             for (at, &time_ns) in times.iter().enumerate() {
                 let clock_ns = course.clock_ns();
                 let rest = &times[at + 1..times.len().min(at + 1 + BEHIND_PACKETS)];
-                let near = course.goes(time_ns);
+                let near = course.advance_if_near(time_ns);
                 prop_assert_eq!(near, (time_ns - clock_ns).abs() <= S);
-                let told = if near { Told::Believed } else { course.judge(time_ns, rest.iter().copied()) };
-                match told {
-                    Told::Stray => prop_assert_eq!(course.clock_ns(), clock_ns),
-                    Told::Believed if near => prop_assert_eq!(course.clock_ns(), clock_ns.max(time_ns)),
-                    Told::Believed => prop_assert_eq!(course.clock_ns(), time_ns),
+                let judgement = if near { Judgement::Believed } else { course.judge(time_ns, rest.iter().copied()) };
+                match judgement {
+                    Judgement::Stray => prop_assert_eq!(course.clock_ns(), clock_ns),
+                    Judgement::Believed if near => prop_assert_eq!(course.clock_ns(), clock_ns.max(time_ns)),
+                    Judgement::Believed => prop_assert_eq!(course.clock_ns(), time_ns),
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!  current: the file that had the first packet last time; mostly it has the next one, too
 //!  others:  a heap of (time of next packet, file) of all other files
-//!  first  = smaller of the two by (time, file), as mergecap takes them: within a file the order is the file's
+//!  first  = smaller of the two by (time, file), as mergecap does: within a file the order is the file's
 //! ```
 
 use std::cmp::Reverse;

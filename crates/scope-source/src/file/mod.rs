@@ -34,7 +34,7 @@ use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, Turn, time};
 
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
 use capture::{Advance, Capture};
-use course::Told;
+use course::Judgement;
 use input::Input;
 use merge::Merge;
 use pace::Pace;
@@ -285,9 +285,9 @@ impl FileSource {
             let time_ns = record.time_ns;
             let clock_ns = self.clock_ns.unwrap_or(time_ns);
             let turn = match told {
-                Told::Stray => Some(Turn::Stray),
-                Told::Believed if time_ns < clock_ns.saturating_sub(time::STEP_NS) => Some(Turn::Back),
-                Told::Believed => None,
+                Judgement::Stray => Some(Turn::Stray),
+                Judgement::Believed if time_ns < clock_ns.saturating_sub(time::STEP_NS) => Some(Turn::Back),
+                Judgement::Believed => None,
             };
             if turn.is_some() && !self.batch.is_empty() {
                 return;

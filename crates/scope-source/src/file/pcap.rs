@@ -7,8 +7,8 @@
 //! ```
 //! Oddities are read as libpcap reads them, so that packet counts and bytes agree with tcpdump's: before
 //! version 2.3 the two lengths stood the other way round (2.3 itself has both, the larger is the original); a
-//! record longer than the header's snap length is cut to it; one longer than is sane for its link type is
-//! damage.
+//! record longer than the header's snap length is truncated to it; one longer than is sane for its link type
+//! is damage.
 
 use scope_packet::{Interface, LinkType, TimestampSource, time};
 
@@ -39,7 +39,7 @@ pub(super) struct Pcap {
     head_bytes: usize,
     lengths: Lengths,
     captured_len_max: u32,
-    /// Longer packets are cut to this.
+    /// Longer packets are truncated to this.
     kept_len_max: u32,
     interface: u32,
     pseudo: Pseudo,

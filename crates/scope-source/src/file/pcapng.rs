@@ -267,9 +267,8 @@ impl Pcapng {
         if let Some((option, len, right)) = fault {
             let what =
                 if len == right { "twice".to_string() } else { format!("in {len} bytes instead of {right}") };
-            let cause = format!(
-                "interface '{name}' has its {option} {what}, so that nobody can know what its times mean"
-            );
+            let cause =
+                format!("interface '{name}' has its {option} {what}, so that its times have no meaning");
             return damaged(cause, false);
         }
         if !whole {
@@ -287,7 +286,7 @@ impl Pcapng {
             part: self.file,
         });
         let Some(number) = number else {
-            return damaged("more interfaces are described than can be told apart".to_string(), false);
+            return damaged("more interfaces are described than the format can number".to_string(), false);
         };
         let sane = captured_len_max(link_type.0);
         self.section.push(SectionInterface {
@@ -491,7 +490,7 @@ fn is_packet(kind: u32) -> bool {
     matches!(kind, pcapng::PACKET | OLD_PACKET | SIMPLE_PACKET)
 }
 
-/// The old packet block's count, where all ones mean that nobody knows.
+/// The old packet block's count, where all ones mean unknown.
 fn known_losses(count: u16) -> u64 {
     if count == u16::MAX { 0 } else { u64::from(count) }
 }

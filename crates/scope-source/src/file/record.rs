@@ -7,7 +7,7 @@ use super::pseudo::Pseudo;
 
 /// At most this many interfaces in one source; a file that describes more is damaged.
 pub(super) const INTERFACES_MAX: usize = 65_536;
-/// At most this many gaps wait to be told; what comes beyond is joined with the last one.
+/// At most this many gaps wait to be reported; what comes beyond is joined with the last one.
 pub(super) const GAPS_MAX: usize = 4096;
 
 /// In [`Record::place`]: the bytes are a copy, and the rest is its number among these.
@@ -38,7 +38,7 @@ pub(super) struct Record {
 
 /// What stands at the first unread byte.
 pub(super) enum Found {
-    /// A packet, in a record of `bytes` bytes. What is known of it was written where the decoder was told to:
+    /// A packet, in a record of `bytes` bytes. What is known of it was written to the decoder's `record`:
     /// a return value would be copied once more for each packet.
     Packet {
         bytes: usize,
@@ -47,7 +47,7 @@ pub(super) enum Found {
     Other {
         bytes: usize,
     },
-    /// At least so many bytes have to be there to tell more.
+    /// At least so many bytes are needed to know more.
     More {
         bytes: usize,
         /// It is known to be a packet's record.
@@ -85,7 +85,11 @@ impl Interfaces {
     /// Gives the interface its number; `None` beyond [`INTERFACES_MAX`].
     pub(super) fn add(&mut self, interface: Interface) -> Option<u32> {
         let number = self.list.len();
-        (number < INTERFACES_MAX).then(|| self.list.push(interface)).map(|()| number as u32)
+        if number >= INTERFACES_MAX {
+            return None;
+        }
+        self.list.push(interface);
+        Some(number as u32)
     }
 
     /// Notes that packets of `interface` are missing in a span, in ns: `lost` of them, where that is known.
@@ -110,7 +114,7 @@ impl Interfaces {
     }
 }
 
-/// The longest packet, bytes, that libpcap takes for sane on this link type, and so do we.
+/// The longest packet, bytes, that libpcap accepts on this link type, and so do we.
 pub(super) fn captured_len_max(link_type: u16) -> u32 {
     const USUAL: u32 = 262_144;
     match link_type {

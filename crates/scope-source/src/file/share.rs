@@ -1,4 +1,4 @@
-//! Which of several workers takes a packet, when they read the same files side by side.
+//! Which of several workers a packet belongs to, when they read the same files side by side.
 
 use scope_packet::{Headers, LinkType};
 

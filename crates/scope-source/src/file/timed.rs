@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::capture::{Advance, Capture};
-use super::course::{BEHIND_PACKETS, Course, Told};
+use super::course::{BEHIND_PACKETS, Course, Judgement};
 use super::record::{Interfaces, Record};
 
 /// Bytes that wait to be judged in one file, at most, beside one packet; beyond, the oldest is judged by what
@@ -33,7 +33,7 @@ pub(super) struct Timed {
     pub(super) capture: Capture,
     course: Course,
     next: Next,
-    told: Told,
+    judgement: Judgement,
     /// Copies of packets behind the next one, the oldest of which isn't near the clock.
     held: VecDeque<(Record, Box<[u8]>)>,
     held_bytes: usize,
@@ -51,16 +51,26 @@ impl Timed {
             Some(first) => (Course::begin(first.time_ns), Next::InBuffer),
             None => (Course::begin(i64::MIN), Next::Nothing),
         };
-        let (held, told) = (VecDeque::new(), Told::Believed);
-        Timed { capture, course, next, told, held, held_bytes: 0, ended: false, hurried: false, waits: 0 }
+        let (held, judgement) = (VecDeque::new(), Judgement::Believed);
+        Timed {
+            capture,
+            course,
+            next,
+            judgement,
+            held,
+            held_bytes: 0,
+            ended: false,
+            hurried: false,
+            waits: 0,
+        }
     }
 
     /// The next packet's record, if one is known, and what is made of its time.
     #[inline]
-    pub(super) fn next(&self) -> Option<(&Record, Told)> {
+    pub(super) fn next(&self) -> Option<(&Record, Judgement)> {
         match &self.next {
-            Next::InBuffer => self.capture.next().map(|record| (record, Told::Believed)),
-            Next::Copied(record, _) => Some((record, self.told)),
+            Next::InBuffer => self.capture.next().map(|record| (record, Judgement::Believed)),
+            Next::Copied(record, _) => Some((record, self.judgement)),
             Next::Nothing => None,
         }
     }
@@ -69,7 +79,7 @@ impl Timed {
     #[inline]
     pub(super) fn turn_ns(&self) -> i64 {
         match self.next() {
-            Some((record, Told::Believed)) => record.time_ns,
+            Some((record, Judgement::Believed)) => record.time_ns,
             _ => self.course.clock_ns(),
         }
     }
@@ -99,7 +109,7 @@ impl Timed {
         if self.held.is_empty() && !self.ended {
             let advance = self.capture.advance(interfaces);
             let time_ns = self.capture.next().map_or(i64::MIN, |record| record.time_ns);
-            if advance == Advance::Packet && self.course.goes(time_ns) {
+            if advance == Advance::Packet && self.course.advance_if_near(time_ns) {
                 self.next = Next::InBuffer;
                 return Advance::Packet;
             }
@@ -144,8 +154,8 @@ impl Timed {
                 || self.held_bytes > HELD_BYTES_MAX
                 || self.ended
                 || self.hurried;
-            let told = if self.course.goes(time_ns) {
-                Told::Believed
+            let judgement = if self.course.advance_if_near(time_ns) {
+                Judgement::Believed
             } else if known {
                 self.course.judge(
                     time_ns,
@@ -166,7 +176,7 @@ impl Timed {
             if self.held.is_empty() {
                 (self.hurried, self.waits) = (false, 0);
             }
-            (self.next, self.told) = (Next::Copied(record, bytes), told);
+            (self.next, self.judgement) = (Next::Copied(record, bytes), judgement);
             return Advance::Packet;
         }
     }
@@ -179,7 +189,7 @@ impl Timed {
         self.hurried
     }
 
-    /// Reading failed: whether there is something still to be handed out before that is told.
+    /// Reading failed: whether there is something still to be handed out before that is reported.
     pub(super) fn fail(&mut self) -> bool {
         self.ended = true;
         !self.held.is_empty()

@@ -1,10 +1,9 @@
-//! What becomes of the interface that libpcap captures: libpcap says nothing of it but, late, that it is gone
-//! for good.
+//! Changes of the interface that libpcap captures: libpcap itself reports only, and late, that it is gone.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use crate::afpacket::life::{Life, Told};
+use crate::afpacket::life::{Life, StateChange};
 use crate::afpacket::links::{Change, Link, LinkState, Links};
 use crate::afpacket::outages::Outages;
 use crate::afpacket::socket::bound_index;
@@ -44,29 +43,29 @@ impl Follow {
         self.links.fd()
     }
 
-    /// Said once at the start, where nothing can come yet.
-    pub(super) fn start(&mut self, now_ns: i64) -> Option<Told> {
+    /// Reported once at the start, where nothing can come yet.
+    pub(super) fn start(&mut self, now_ns: i64) -> Option<StateChange> {
         let link = self.links.get(self.index?)?;
-        let told = self.life.start(link);
+        let change = self.life.start(link);
         self.outages.note(OWN, &self.life, true, now_ns);
-        told
+        change
     }
 
-    /// What has become of it since the last look, in its order; `socket` captures it.
+    /// Its changes since the last look, in order; `socket` captures it.
     pub(super) fn look(
         &mut self,
         socket: Option<BorrowedFd<'_>>,
         now_ns: impl Fn() -> i64,
-    ) -> io::Result<Vec<Told>> {
+    ) -> io::Result<Vec<StateChange>> {
         self.outages.look(now_ns());
-        let news = self.links.read()?;
-        let mut told = Vec::new();
-        for change in &news.changes {
+        let links = self.links.read()?;
+        let mut changes = Vec::new();
+        for change in &links.changes {
             match change {
-                Change::Gone(index) if Some(*index) == self.index => told.push(self.leave()),
+                Change::Gone(index) if Some(*index) == self.index => changes.push(self.remove()),
                 Change::Gone(_) => {}
                 Change::Link(link) if Some(link.index) == self.index => {
-                    told.extend(
+                    changes.extend(
                         [self.life.rename(link), self.life.link(link), self.life.mtu(link)]
                             .into_iter()
                             .flatten(),
@@ -79,21 +78,21 @@ impl Follow {
         // After a new list: it may have been replaced by one of the same number, which the kernel says of the
         // socket.
         let bound = socket.and_then(|socket| bound_index(socket).ok());
-        if news.listed && self.index.is_some() && bound.is_some_and(|bound| Some(bound) != self.index) {
-            told.push(self.leave());
+        if links.listed && self.index.is_some() && bound.is_some_and(|bound| Some(bound) != self.index) {
+            changes.push(self.remove());
             self.outages.note(OWN, &self.life, true, now_ns());
         }
-        self.look_again |= news.listed;
-        Ok(told)
+        self.look_again |= links.listed;
+        Ok(changes)
     }
 
-    fn leave(&mut self) -> Told {
+    fn remove(&mut self) -> StateChange {
         (self.index, self.look_again) = (None, true);
-        self.life.leave()
+        self.life.remove()
     }
 
-    /// The interface that may be captured in the place of the one that is gone; the same one is named again
-    /// when it has changed. libpcap takes none that is down.
+    /// The interface that may be captured in place of the one that is gone; the same one is returned again
+    /// when it has changed. libpcap opens none that is down.
     pub(super) fn comer(&mut self) -> Option<Link> {
         if self.index.is_some() || !std::mem::take(&mut self.look_again) {
             return None;
@@ -102,10 +101,10 @@ impl Follow {
     }
 
     /// It is captured again, as `link`.
-    pub(super) fn come_back(&mut self, link: &Link, now_ns: i64) -> Told {
+    pub(super) fn come_back(&mut self, link: &Link, now_ns: i64) -> StateChange {
         self.index = Some(link.index);
-        let told = self.life.come_back(link);
+        let change = self.life.restore(link);
         self.outages.note(OWN, &self.life, true, now_ns);
-        told
+        change
     }
 }

@@ -82,7 +82,7 @@ pub(super) enum Refused {
     Other(String),
 }
 
-/// A packet, lent until the next one is asked for.
+/// A packet, lent until the next one is read.
 pub(super) struct Lent<'a> {
     pub data: &'a [u8],
     pub original_len: u32,
@@ -98,8 +98,8 @@ pub(super) struct Counts {
     pub dropped: u32,
 }
 
-/// What is asked of a capture.
-pub(super) struct Wanted<'a> {
+/// The settings of a capture.
+pub(super) struct CaptureOptions<'a> {
     pub interface: &'a str,
     pub snap_len: u32,
     pub promiscuous: bool,
@@ -150,7 +150,7 @@ impl Handle {
 
 impl Capture {
     /// Begins to capture; the texts are libpcap's warnings.
-    pub(super) fn begin(wanted: &Wanted<'_>) -> Result<(Capture, Vec<String>), Refused> {
+    pub(super) fn begin(wanted: &CaptureOptions<'_>) -> Result<(Capture, Vec<String>), Refused> {
         let name = CString::new(wanted.interface).map_err(|_| Refused::NoInterface)?;
         let mut cause = [0 as c_char; ERROR_BYTES];
         // SAFETY: the name ends with a NUL and lives through the call; the buffer has the size that libpcap
@@ -165,7 +165,7 @@ impl Capture {
             pcap_set_promisc(raw, wanted.promiscuous.into());
             pcap_set_timeout(raw, wanted.timeout_ms as c_int);
             pcap_set_buffer_size(raw, wanted.buffer_bytes as c_int);
-            // A system that has no ns stays with us, which is asked for below.
+            // A system that has no ns stays with us, which is checked below.
             pcap_set_tstamp_precision(raw, PRECISION_NANO);
             pcap_activate(raw)
         };
@@ -173,10 +173,10 @@ impl Capture {
             return Err(handle.refusal(status));
         }
         let warnings = if status > 0 { vec![handle.words()] } else { Vec::new() };
-        // libpcap leaves its sockets, and one more descriptor that it doesn't tell of, open for programs that
-        // this one starts. SAFETY: the handle is active, and tells numbers. All other descriptors of this
-        // program close by themselves already; only kernels before 5.11 can't be asked for all, and there the
-        // socket is.
+        // libpcap leaves its sockets, and one more descriptor that it doesn't name, open for programs that
+        // this one starts. All other descriptors of this program close by themselves. Kernels before 5.11
+        // can't close all at once: there at least the socket is closed.
+        // SAFETY: the handle is active, and the calls take and return numbers only.
         unsafe {
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             for fd in [pcap_fileno(raw), pcap_get_selectable_fd(raw)].into_iter().filter(|fd| *fd >= 0) {

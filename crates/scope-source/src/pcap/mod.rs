@@ -1,16 +1,15 @@
-//! Live capture through libpcap: the fallback for systems and interfaces that the ring of AF_PACKET isn't
-//! there for.
+//! Live capture through libpcap: the fallback for systems and interfaces without AF_PACKET's ring.
 //!
-//! Packets are copied out of libpcap's memory, a batch at a time, and nothing is said of their direction: who
-//! can, uses [`crate::afpacket`]. One worker.
+//! Packets are copied out of libpcap's memory, a batch at a time. Their direction is unknown. Where it works,
+//! [`crate::afpacket`] is better. One worker.
 //!
 //! ```text
-//!  capturing ─► removed: what the system still holds is taken, the capture is closed
+//!  capturing ─► removed: what the system still holds is read, the capture is closed
 //!            ─► there again: opened again, which needs the rights of the start; without them the source ends, and says so at once
 //! ```
-//! Law, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems count differently,
-//! so offered is never less than what was received and dropped. After [`Source::stop`] what is dated later
-//! isn't taken and isn't counted.
+//! Packet accounting, at the end of every poll: `offered = kernel_dropped + waiting + received`; systems
+//! count differently, so offered is never less than what was received and dropped. After [`Source::stop`]
+//! what is dated later isn't taken and isn't counted.
 
 mod follow;
 mod library;
@@ -24,24 +23,23 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libc::{BPF_K, BPF_RET, sock_filter};
 use scope_packet::{BATCH_PACKETS_MAX, Interface, LinkType, Packet, Sink, TimestampSource};
 
-use crate::afpacket::life::{NEWS_MAX, Told};
+use crate::afpacket::life::{EVENTS_MAX, StateChange};
 use crate::afpacket::may_capture;
 use crate::afpacket::socket::{is_forbidden, wait_any};
-use crate::afpacket::{Look, Losses};
+use crate::afpacket::{ClockReading, Losses};
 use crate::own_traffic::{self, Connection};
-use crate::spec::PcapPlan;
+use crate::plan::PcapPlan;
 use crate::{
-    InterfaceCounters, InterfaceNews, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
+    InterfaceCounters, InterfaceEvent, InterfaceState, Polled, Source, SourceCounters, SourceError, Timing,
 };
 use follow::Follow;
-use library::{Capture, Counts, Refused, Wanted};
+use library::{Capture, CaptureOptions, Counts, Refused};
 use scope_machine::nic::SNAP_LEN_MAX;
 use wire::Wire;
 
 /// Batches of one poll at most.
 const POLL_BATCHES: usize = 64;
-/// A poll that takes longer looks at the counts in between, ns: a slow worker's clock waits for what they
-/// say.
+/// A poll that takes longer reads the counts in between, ns: a slow worker's clock waits for them.
 const COUNT_EVERY_NS: i64 = 20_000_000;
 /// Longest that a poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(10);
@@ -72,7 +70,7 @@ pub struct PcapSource {
     name: Arc<str>,
     /// `None` while the interface is gone.
     capture: Option<Capture>,
-    /// Tells what becomes of the interface; `None` where nothing tells.
+    /// Reports changes of the interface; `None` where they are not seen.
     follow: Option<Follow>,
     /// The interface was removed then: what the system still holds is taken.
     left: Option<Instant>,
@@ -84,7 +82,7 @@ pub struct PcapSource {
     wire: Wire,
     timeout: Duration,
     notes: Vec<String>,
-    news: Vec<InterfaceNews>,
+    events: Vec<InterfaceEvent>,
     warnings: Vec<String>,
     /// The bytes of the batch at hand.
     bytes: Vec<u8>,
@@ -111,11 +109,11 @@ pub struct PcapSource {
 /// # Errors
 /// [`SourceError::NoInterface`], `NoPermission`, `System` with libpcap's words for the rest.
 pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<PcapSource, SourceError> {
-    // It is listened to what becomes of the interface before that is opened, so that nothing is missed.
+    // Following begins before the interface is opened, so that no change is missed.
     let followed = Follow::begin(&plan.interface, realtime_ns());
     let Begun { capture, interface, mut notes } = begin(plan, excluded)?;
     let mut follow = followed.unwrap_or_else(|cause| {
-        notes.push(format!("what becomes of interface {} is not told: {cause}", plan.interface));
+        notes.push(format!("changes of interface {} are not seen: {cause}", plan.interface));
         None
     });
     let opened_ns = realtime_ns();
@@ -136,13 +134,13 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         wire,
         timeout: Duration::from_millis(plan.timeout_ms.into()),
         notes,
-        news: Vec::new(),
+        events: Vec::new(),
         warnings: Vec::new(),
         bytes: Vec::new(),
         batch: Vec::with_capacity(BATCH_PACKETS_MAX),
         counters: SourceCounters::default(),
         counted: Counts::default(),
-        losses: Losses::begin(Look::now(0), slack_ns),
+        losses: Losses::begin(ClockReading::now(0), slack_ns),
         newest_ns: 0,
         opened_ns,
         stopped: None,
@@ -151,7 +149,9 @@ pub fn open(plan: &PcapPlan, excluded: &[Connection], spec: &str) -> Result<Pcap
         failure: None,
         ended: false,
     };
-    down.into_iter().for_each(|told| source.tell(told));
+    if let Some(change) = down {
+        source.report(change);
+    }
     Ok(source)
 }
 
@@ -165,7 +165,7 @@ struct Begun {
 /// Begins to capture, at the start and whenever the interface is back.
 fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError> {
     let name = &plan.interface;
-    let wanted = Wanted {
+    let wanted = CaptureOptions {
         interface: name,
         snap_len: snap_len(plan),
         promiscuous: plan.promiscuous,
@@ -181,9 +181,9 @@ fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError>
     })?;
     let number = capture.link_number();
     let link_type = u16::try_from(number).map(|number| LinkType(number).canonical()).map_err(|_| {
-        fault("asking for the link type", name, format!("libpcap's number {number} is none that files have"))
+        fault("reading the link type", name, format!("capture files have no link type {number}"))
     })?;
-    leave_out(&mut capture, excluded, link_type, &mut notes)
+    exclude(&mut capture, excluded, link_type, &mut notes)
         .map_err(|words| fault("attaching a filter", name, words))?;
     let interface = Interface {
         name: name.clone(),
@@ -204,15 +204,15 @@ fn snap_len(plan: &PcapPlan) -> u32 {
 impl PcapSource {
     /// Says where the prefilter runs, if there is one.
     pub fn with_prefilter(mut self, is_one: bool) -> PcapSource {
-        let note = "prefilter: in the worker, not in the kernel: through libpcap all packets come here; \
-            afpacket: asks the kernel";
+        let note = "prefilter: in the worker, not in the kernel: libpcap brings all packets here; \
+            afpacket: filters in the kernel";
         self.notes.extend(is_one.then(|| note.to_string()));
         self
     }
 }
 
-/// Lets the packets of `excluded` not be captured.
-fn leave_out(
+/// Excludes the packets of `excluded` from capture.
+fn exclude(
     capture: &mut Capture,
     excluded: &[Connection],
     link: LinkType,
@@ -222,7 +222,7 @@ fn leave_out(
         return Ok(());
     }
     let Some(mut program) = own_traffic::dropping(excluded, link) else {
-        notes.push(format!("exclude-self: nothing can be left out on a link of type {}", link.name()));
+        notes.push(format!("exclude-self: not possible on a link of type {}", link.name()));
         return Ok(());
     };
     program.push(sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: SNAP_LEN_MAX });
@@ -237,23 +237,27 @@ fn fault(doing: &str, interface: &str, words: String) -> SourceError {
 }
 
 impl PcapSource {
-    fn tell(&mut self, (state, text): Told) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push(InterfaceNews { interface: self.name.to_string(), state, text });
+    fn report(&mut self, (state, text): StateChange) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push(InterfaceEvent { interface: self.name.to_string(), state, text });
         }
     }
 
-    /// Reads what became of the interface, and follows it.
+    /// Reads changes of the interface, and follows them.
     fn follow_interface(&mut self) {
         let Some(follow) = &mut self.follow else { return };
         match follow.look(self.capture.as_ref().and_then(Capture::descriptor), realtime_ns) {
-            Ok(told) => told.into_iter().for_each(|told| match told.0 {
-                InterfaceState::Gone => self.leave(told),
-                _ => self.tell(told),
-            }),
+            Ok(changes) => {
+                for change in changes {
+                    match change.0 {
+                        InterfaceState::Gone => self.interface_removed(change),
+                        _ => self.report(change),
+                    }
+                }
+            }
             Err(cause) => {
                 let text = format!(
-                    "changes of interface {} are not told any more: {cause}; start again to follow them",
+                    "changes of interface {} are no longer seen: {cause}; start again to follow them",
                     self.name
                 );
                 self.warnings.push(text);
@@ -267,18 +271,18 @@ impl PcapSource {
         }
     }
 
-    /// The interface was removed. Whether it can be opened again is known, and said, at once: rights that are
-    /// given up stay so.
-    fn leave(&mut self, (state, waiting): Told) {
+    /// The interface was removed. Whether it can be opened again is known and reported at once: rights that
+    /// are given up stay so.
+    fn interface_removed(&mut self, (state, waiting): StateChange) {
         self.left = self.capture.is_some().then(Instant::now);
         match may_capture() {
             Err(cause) if is_forbidden(&cause) => {
-                self.tell((state, format!("interface {} was removed", self.name)));
+                self.report((state, format!("interface {} was removed", self.name)));
                 let error = SourceError::NotAgain { interface: self.name.to_string(), cause };
-                self.tell((InterfaceState::Refused, error.to_string()));
+                self.report((InterfaceState::Refused, error.to_string()));
                 self.failure = Some(error);
             }
-            _ => self.tell((state, waiting)),
+            _ => self.report((state, waiting)),
         }
     }
 
@@ -296,10 +300,10 @@ impl PcapSource {
             });
         let (number, begun) = match begun {
             Ok(begun) => begun,
-            // Gone again, which the system tells.
+            // Gone again, which the system reports.
             Err(SourceError::NoInterface { .. }) => return,
             Err(error) => {
-                self.tell((
+                self.report((
                     InterfaceState::Refused,
                     format!("interface {} is not captured: {error}", self.name),
                 ));
@@ -309,11 +313,11 @@ impl PcapSource {
         };
         self.wire = Wire::of(&self.name, begun.interface.link_type);
         (self.number, self.capture, self.counted) = (number, Some(begun.capture), Counts::default());
-        self.losses.look_again_from(Look::now(0));
+        self.losses.look_again_from(ClockReading::now(0));
         let Some(follow) = &mut self.follow else { return };
         let (state, text) = follow.come_back(&link, realtime_ns());
         let notes: String = begun.notes.iter().map(|note| format!("; {note}")).collect();
-        self.tell((state, text + &notes));
+        self.report((state, text + &notes));
     }
 
     /// The number of the interface, which is a new one if it has another link type than ever before; `None`:
@@ -322,10 +326,11 @@ impl PcapSource {
         if let Some(number) = self.interfaces.iter().position(|known| known == interface) {
             return Some(number);
         }
-        (self.interfaces.len() < LINK_TYPES_MAX).then(|| {
-            self.interfaces.push(interface.clone());
-            self.interfaces.len() - 1
-        })
+        if self.interfaces.len() >= LINK_TYPES_MAX {
+            return None;
+        }
+        self.interfaces.push(interface.clone());
+        Some(self.interfaces.len() - 1)
     }
 
     /// Closes the capture of an interface that was removed, once the system has handed over all that it held.
@@ -418,9 +423,13 @@ impl PcapSource {
 
     /// Pushes what is there; returns the number of packets.
     fn take_batches(&mut self, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.interfaces[self.announced..].iter().for_each(|interface| sink.interface(interface));
+        for interface in &self.interfaces[self.announced..] {
+            sink.interface(interface);
+        }
         self.announced = self.interfaces.len();
-        self.follow.iter_mut().for_each(|follow| follow.outages.tell(sink, |_| 0));
+        if let Some(follow) = &mut self.follow {
+            follow.outages.report(sink, |_| 0);
+        }
         let mut packets = 0;
         let mut counted_ns = realtime_ns();
         for _ in 0..POLL_BATCHES {
@@ -439,7 +448,7 @@ impl PcapSource {
         Ok(packets)
     }
 
-    /// Waits until packets are there, or news of the interface, at most [`POLL_WAIT`].
+    /// Waits for packets or a change of the interface, at most [`POLL_WAIT`].
     fn wait(&self) {
         let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let packets = match &self.capture {
@@ -461,7 +470,7 @@ impl PcapSource {
             sink.counted(realtime_ns());
             return Ok(());
         };
-        let begun = Look::now(0);
+        let begun = ClockReading::now(0);
         let counts = capture.counts().map_err(|words| fault("reading the counts", &self.name, words))?;
         let dropped = u64::from(counts.dropped.wrapping_sub(self.counted.dropped));
         self.counters.kernel_dropped += dropped;
@@ -469,7 +478,7 @@ impl PcapSource {
         self.counters.offered =
             self.counters.offered.max(self.counters.received + self.counters.kernel_dropped);
         self.counted = counts;
-        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, Look::now(0)) {
+        if let Some((since_ns, until_ns)) = self.losses.counted(dropped, begun, ClockReading::now(0)) {
             sink.lost(self.number as u32, dropped, since_ns, until_ns);
         }
         sink.counted(self.losses.looked_ns());
@@ -558,7 +567,7 @@ impl Source for PcapSource {
         std::mem::take(&mut self.warnings)
     }
 
-    fn interfaces(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
+    fn interface_counters(&mut self, into: &mut Vec<InterfaceCounters>, changed: &mut Vec<usize>) {
         let called = self.follow.as_ref().map_or(&self.name, |follow| &follow.life.called);
         let Some(entry) = into.first_mut() else {
             return into.push(InterfaceCounters {
@@ -574,8 +583,8 @@ impl Source for PcapSource {
         changed.push(0);
     }
 
-    fn news(&mut self) -> Vec<InterfaceNews> {
-        std::mem::take(&mut self.news)
+    fn interface_events(&mut self) -> Vec<InterfaceEvent> {
+        std::mem::take(&mut self.events)
     }
 }
 

@@ -9,10 +9,10 @@ use scope_packet::LinkType;
 /// An Ethernet header with two tags, which stand before what the MTU counts.
 const LINK_HEAD_BYTES: u32 = 22;
 
-/// Longest packet of one interface, asked for again when a longer one comes: the MTU may have grown.
+/// Longest packet of one interface, looked up again when a longer one comes: the MTU may have grown.
 pub(super) struct Wire {
     interface: String,
-    /// `None` where the MTU can't be asked for, or other headers stand before the packet.
+    /// `None` where the MTU is unknown, or other headers stand before the packet.
     ethtool: Option<Ethtool>,
     bytes_max: u32,
 }
@@ -33,14 +33,14 @@ impl Wire {
         }
     }
 
-    /// Counts what is not as on the wire. `snap_len` is what was asked for; 0: all.
+    /// Counts what is not as on the wire. `snap_len` is the configured one; 0: all.
     #[inline]
     pub(super) fn count(&mut self, altered: &mut Altered, packet: &Copied, snap_len: u32) {
         if packet.original_len > self.bytes_max {
             self.look();
             altered.long += u64::from(packet.original_len > self.bytes_max);
         }
-        let asked = Some(snap_len as usize).filter(|&bytes| bytes > 0);
-        altered.count_cut(packet.original_len as usize, packet.len, asked);
+        let snap_len = Some(snap_len as usize).filter(|&bytes| bytes > 0);
+        altered.count_truncated(packet.original_len as usize, packet.len, snap_len);
     }
 }

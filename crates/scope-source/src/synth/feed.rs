@@ -1,4 +1,4 @@
-//! The two ways to come by the next frames of a worker: lent from a prepared pool, or made afresh.
+//! The two ways to get the next frames of a worker: lent from a prepared pool, or made afresh.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub enum Feed {
 }
 
 impl Feed {
-    /// Prepares what `options` asks for; `packets` is how many the whole run sends.
+    /// Prepares the traffic of `options`; `packets` is how many the whole run sends.
     pub fn new(traffic: &Arc<Traffic>, options: &SynthOptions, packets: u64, share: Share) -> Feed {
         let ticker = Ticker::new(options.rate_or_default());
         match pool_bounds(options) {
@@ -55,8 +55,8 @@ impl Feed {
         }
     }
 
-    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; tells how many. The next
-    /// number must be below `bound`.
+    /// Pushes one batch of at most `packets_max` packets with numbers below `bound`; returns how many. The
+    /// next number must be below `bound`.
     pub fn push(&mut self, sink: &mut dyn Sink, start_ns: i64, bound: u64, packets_max: usize) -> usize {
         let packets_max = packets_max.min(BATCH_PACKETS_MAX);
         match self {

@@ -39,7 +39,7 @@ impl Ticker {
         Ticker { number: 0, offset_ns: 0, remainder: 0, rate, step_ns: ns / rate, step_remainder: ns % rate }
     }
 
-    /// Goes on to packet `number`, not before the one where it stands, and tells its time in ns after the
+    /// Goes on to packet `number`, not before the one where it stands, and returns its time in ns after the
     /// start.
     #[inline]
     pub fn advance_to(&mut self, number: u64) -> u64 {

@@ -121,7 +121,7 @@ fn look_on(socket: &OwnedFd, stop: &AtomicBool) -> Result<Vec<Seen>> {
             Ok(packet) => seen.extend(packet),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) if stopped => break,
-                // An interface that goes down is told once.
+                // An interface that goes down is reported once.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => {}
                 _ => return Err(error).context("the witness"),
             },
@@ -159,7 +159,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Seen>> {
     if header.is_null() {
         return Err(io::Error::other("a packet without a time"));
     }
-    // SAFETY: the only control message that was asked for holds a timespec.
+    // SAFETY: the only control message that was requested holds a timespec.
     let time: libc::timespec = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(header).cast()) };
     let time_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec;
     Ok(number_and_port(&frame[..received as usize]).map(|(number, port)| Seen { number, port, time_ns }))

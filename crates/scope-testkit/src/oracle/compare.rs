@@ -61,8 +61,12 @@ fn compare(expected: &[Seen], found: &[Seen]) -> Option<String> {
         return None;
     }
     let mut balance: HashMap<&Seen, i64> = HashMap::new();
-    expected.iter().for_each(|packet| *balance.entry(packet).or_default() += 1);
-    found.iter().for_each(|packet| *balance.entry(packet).or_default() -= 1);
+    for packet in expected {
+        *balance.entry(packet).or_default() += 1;
+    }
+    for packet in found {
+        *balance.entry(packet).or_default() -= 1;
+    }
     let missing: i64 = balance.values().filter(|&&n| n > 0).sum();
     let extra: i64 = -balance.values().filter(|&&n| n < 0).sum::<i64>();
     let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));

@@ -1,7 +1,7 @@
 //! Whether other programs read a capture file and copy it packet for packet, alone and merged with a file of
 //! another program.
 //!
-//! | program | what is asked of it |
+//! | program | its task |
 //! |---|---|
 //! | capinfos, tshark | the number of packets; their times and lengths |
 //! | tcpdump | a copy as pcap |

@@ -257,7 +257,9 @@ mod tests {
     #[test]
     fn what_is_written_as_pcapng_is_read_back() {
         let mut coarse = sample();
-        coarse.packets.iter_mut().for_each(|p| p.time_ns -= p.time_ns % 1000);
+        for packet in &mut coarse.packets {
+            packet.time_ns -= packet.time_ns % 1000;
+        }
         for big in [false, true] {
             assert_eq!(parse(&pcapng(&sample(), Precision::Nano, big)).unwrap().capture, sample());
             assert_eq!(parse(&pcapng(&sample(), Precision::Micro, big)).unwrap().capture, coarse);

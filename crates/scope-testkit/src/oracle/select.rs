@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 /// What a filter means for VLAN tagged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VlanRule {
-    /// A packet with n tags (0, 1, 2) is asked n times `vlan and` the filter, unless the filter itself says
-    /// `vlan`.
+    /// A packet with n tags (0, 1, 2) matches as n times `vlan and` the filter does, unless the filter itself
+    /// says `vlan`.
     Transparent,
-    /// libpcap's letter.
+    /// Follows libpcap literally.
     Exact,
 }
 
@@ -41,7 +41,7 @@ pub fn tcpdump(input: &[u8], filter: &str) -> Result<Vec<u8>, String> {
     let mut stdout = child.stdout.take().ok_or("tcpdump has no standard output")?;
     let mut selected = Vec::new();
     std::thread::scope(|scope| {
-        // It stops reading where the filter does not compile: a broken pipe is told by its exit code.
+        // It stops reading where the filter does not compile: a broken pipe shows in its exit code.
         scope.spawn(move || drop(stdin.write_all(input)));
         stdout.read_to_end(&mut selected).map_err(|e| format!("tcpdump's output: {e}"))
     })?;
@@ -55,7 +55,7 @@ pub fn tcpdump(input: &[u8], filter: &str) -> Result<Vec<u8>, String> {
 
 /// The packets, as ascending indices, that tcpdump selects from those at `indices`, which are all of
 /// `link_type`.
-fn ask(input: &Capture, indices: &[usize], link_type: u16, filter: &str) -> Result<Vec<usize>, String> {
+fn evaluate(input: &Capture, indices: &[usize], link_type: u16, filter: &str) -> Result<Vec<usize>, String> {
     let dated = |(second, &at): (usize, &usize)| Record {
         time_ns: second as i64 * 1_000_000_000,
         interface: 0,
@@ -64,8 +64,8 @@ fn ask(input: &Capture, indices: &[usize], link_type: u16, filter: &str) -> Resu
         ..input.packets[at].clone()
     };
     let packets = indices.iter().enumerate().map(dated).collect();
-    let asked = Capture { interfaces: vec![Interface::new("", link_type)], packets };
-    let answer = parse(&tcpdump(&pcap(&asked, Precision::Nano, false), filter)?)?;
+    let input_file = Capture { interfaces: vec![Interface::new("", link_type)], packets };
+    let answer = parse(&tcpdump(&pcap(&input_file, Precision::Nano, false), filter)?)?;
     Ok(answer.capture.packets.iter().map(|p| indices[(p.time_ns / 1_000_000_000) as usize]).collect())
 }
 
@@ -106,7 +106,7 @@ pub fn tcpdump_selects(input: &Capture, filter: &str, rule: VlanRule) -> Result<
             if tags > 0 && indices.is_empty() {
                 continue;
             }
-            match ask(input, &indices, link_type, &text) {
+            match evaluate(input, &indices, link_type, &text) {
                 Ok(more) => selected.extend(more),
                 Err(words) => {
                     failures.push(words);

@@ -13,7 +13,8 @@ pub fn have(program: &str) -> bool {
     there
 }
 
-/// Lines on standard error that are no complaint: tcpdump tells what it reads, tshark that it runs as root.
+/// Lines on standard error that are no complaint: tcpdump names what it reads, tshark says that it runs as
+/// root.
 fn is_harmless(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("reading from file")

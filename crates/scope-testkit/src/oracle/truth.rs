@@ -23,7 +23,7 @@ pub struct Came {
     pub port: u16,
     /// Its capture time, ns.
     pub time_ns: i64,
-    /// How often capture time had been set back when it came: a window takes packets of one era.
+    /// How often capture time had been set back when it came: a window has packets of one era.
     pub era: u32,
 }
 
@@ -259,7 +259,7 @@ fn written(dump: &Value, piped: Option<&[u8]>, faults: &mut Vec<String>) -> BTre
                         faults.push(format!("packet {number} comes twice"));
                     }
                 }
-                None => faults.push("a packet that nobody sent".to_string()),
+                None => faults.push("a packet that was not sent".to_string()),
             }
         }
     }

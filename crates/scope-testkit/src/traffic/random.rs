@@ -1,4 +1,4 @@
-//! Random conversations from a seed: a handful of hosts that talk over everything a filter can tell apart.
+//! Random conversations from a seed: a handful of hosts that talk over everything a filter can distinguish.
 
 use super::frame::{self, Tag};
 use super::{Capture, ETHERNET, Interface, Record};

@@ -1,16 +1,17 @@
-//! A worker's source before its first poll: what is there is made ready, in the order that `opening` tells.
+//! A worker's source before its first poll: interfaces that exist are made ready, in the order that `opening`
+//! gives.
 
 use super::super::links::LinkState;
+use super::super::realtime_ns;
 use super::super::socket::{Socket, is_forbidden};
-use super::super::{Port, realtime_ns};
-use super::taking::{NotTaken, Refused};
-use super::{AfPacketSource, Wanted};
+use super::sockets::{NotTaken, Refused};
+use super::{AfPacketSource, Request};
 use crate::{InterfaceState, SourceError};
 
 impl AfPacketSource {
     /// Refuses the name of an interface that isn't there.
     pub(in crate::afpacket) fn check_names(&self) -> Result<(), SourceError> {
-        let missing = |wanted: &&Wanted| {
+        let missing = |wanted: &&Request| {
             !wanted.pattern.is_glob() && !self.links.all().any(|link| wanted.pattern.matches(&link.name))
         };
         match self.wanted.iter().find(missing) {
@@ -31,8 +32,8 @@ impl AfPacketSource {
             let Some(wanted) = self.wanted(&link.name) else { continue };
             let by_name = !self.wanted[wanted].pattern.is_glob();
             match self.prepare(&link, wanted) {
-                Ok(number) if by_name => self.tell_of_start(number, &link),
-                Ok(number) => self.tell_of_new(number, &link, wanted),
+                Ok(number) if by_name => self.report_start(number, &link),
+                Ok(number) => self.report_new(number, &link, wanted),
                 Err(NotTaken::Fault(SourceError::Spec(fault))) if !by_name => {
                     self.refuse(&link, Refused::WhileThere, fault.reason())
                 }
@@ -68,7 +69,9 @@ impl AfPacketSource {
     }
 
     pub(in crate::afpacket) fn open_gates(&mut self) -> Result<(), SourceError> {
-        self.ports.iter_mut().try_for_each(Port::open_gate)?;
+        for port in &mut self.ports {
+            port.open_gate()?;
+        }
         self.opened_ns = Some(realtime_ns());
         Ok(())
     }
@@ -96,7 +99,7 @@ impl AfPacketSource {
                 "{}: {spares} spare sockets for interfaces that come when no more may be opened",
                 self.name
             );
-            self.tell(&self.name.clone(), InterfaceState::Spare(spares), text);
+            self.report(&self.name.clone(), InterfaceState::Spare(spares), text);
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! How an interface comes by a socket, and how that gets free again: from a spare one, a new one, or one that
-//! serves nobody any more.
+//! How an interface gets a socket, and how that gets free again: a spare one, a new one, or one that serves
+//! no interface any more.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use super::super::device::Device;
 use super::super::life::Life;
 use super::super::links::Link;
 use super::super::socket::Socket;
-use super::super::{Place, Port, SPARES_MAX, Stage};
-use super::{AfPacketSource, INTERFACES_KNOWN_MAX, Known, PORTS_MAX, Wanted};
+use super::super::{Assignment, Port, SPARES_MAX, Stage};
+use super::{AfPacketSource, INTERFACES_KNOWN_MAX, KnownInterface, PORTS_MAX, Request};
 use crate::{InterfaceState, SourceCounters, SourceError};
 
-/// Why an interface is not taken up.
+/// Why an interface is not captured.
 pub(super) enum NotTaken {
     /// Gone again, or a socket will be there in a moment.
     NotNow,
@@ -25,7 +25,7 @@ pub(super) enum NotTaken {
     Fault(SourceError),
 }
 
-/// For how long an interface is not taken up.
+/// For how long an interface is not captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// For as long as it is there.
@@ -37,7 +37,7 @@ pub(super) enum Refused {
 }
 
 impl AfPacketSource {
-    /// Which wish the interface named `name` fulfils.
+    /// Which request the interface named `name` matches.
     pub(super) fn wanted(&self, name: &str) -> Option<usize> {
         self.wanted.iter().position(|wanted| wanted.pattern.matches(name))
     }
@@ -57,11 +57,11 @@ impl AfPacketSource {
             return Err(NotTaken::NotNow);
         }
         let socket = self.socket()?;
-        let Wanted { options, spec, part, groups, .. } = &self.wanted[wanted];
+        let Request { options, spec, part, groups, .. } = &self.wanted[wanted];
         let made = match Device::of(&socket, link) {
             Ok(device) => {
                 let group = groups.as_ref().map(|groups| groups.of(link.index));
-                Port::prepare(socket, Place { link, device, part: *part, group }, options, spec)
+                Port::prepare(socket, Assignment { link, device, part: *part, group }, options, spec)
             }
             Err(cause) => Err((SourceError::spec(spec, cause), Some(socket))),
         };
@@ -96,12 +96,12 @@ impl AfPacketSource {
     fn met_too_many(&self, wanted: usize) -> NotTaken {
         let what = format!(
             "a source meets at most {INTERFACES_KNOWN_MAX} over its life, those that are gone included; \
-             start again, with a pattern that leaves out what only comes and goes"
+             start again, with a pattern that does not match interfaces that only come and go"
         );
         NotTaken::Fault(self.one_too_many(wanted, &what))
     }
 
-    /// A socket that serves nobody: a spare one, a new one, or that of an interface that is gone.
+    /// A socket that serves no interface: a spare one, a new one, or that of an interface that is gone.
     fn socket(&mut self) -> Result<Socket, NotTaken> {
         if let Some(socket) = self.spares.pop() {
             return Ok(socket);
@@ -139,7 +139,7 @@ impl AfPacketSource {
     /// The interface's number: a new one, or that of the same interface before. One that is there under
     /// another name now is another one. `None` for a further one of which there are too many.
     fn number(&mut self, interface: &Interface, link: &Link) -> Option<usize> {
-        let is_it = |known: &Known| {
+        let is_it = |known: &KnownInterface| {
             known.interface == *interface && (known.life.gone || *known.life.called == *link.name)
         };
         if let Some(number) = self.known.iter().position(is_it) {
@@ -150,7 +150,7 @@ impl AfPacketSource {
         }
         let (interface, life) = (interface.clone(), Life::begin(link));
         let missed = !self.wanted[interface.part as usize].pattern.is_glob();
-        self.known.push(Known { interface, life, missed, before: SourceCounters::default() });
+        self.known.push(KnownInterface { interface, life, missed, before: SourceCounters::default() });
         Some(self.known.len() - 1)
     }
 
@@ -175,8 +175,8 @@ impl AfPacketSource {
             }),
         };
         match taken {
-            Ok(number) if self.known[number].life.gone => self.tell_of_back(number, link),
-            Ok(number) => self.tell_of_new(number, link, wanted),
+            Ok(number) if self.known[number].life.gone => self.report_back(number, link),
+            Ok(number) => self.report_new(number, link, wanted),
             Err(NotTaken::NotNow) => self.unserved = true,
             Err(NotTaken::Fault(error)) => self.refuse(link, Refused::WhileThere, error.to_string()),
             Err(NotTaken::Full(error)) => self.refuse(link, Refused::UntilRoom, error.to_string()),
@@ -187,7 +187,7 @@ impl AfPacketSource {
                 let is_lost =
                     !self.ports.is_empty() && self.known.iter().any(|known| *known.life.name == *link.name);
                 let state = if is_lost { InterfaceState::Lost } else { InterfaceState::Refused };
-                self.tell(&link.name, state, format!("interface {} is not captured: {error}", link.name));
+                self.report(&link.name, state, format!("interface {} is not captured: {error}", link.name));
                 // No socket that could ever be free: nothing can come any more.
                 if self.ports.is_empty() {
                     self.failure = Some(error);
@@ -212,7 +212,7 @@ impl AfPacketSource {
     /// An interface is not captured for now.
     pub(super) fn refuse(&mut self, link: &Link, refused: Refused, text: String) {
         self.refused.insert(link.index, refused);
-        self.tell(
+        self.report(
             &link.name,
             InterfaceState::Refused,
             format!("interface {} is not captured: {text}", link.name),
@@ -276,7 +276,7 @@ mod tests {
     /// A source that has met as many as it may, all of them gone again.
     fn full() -> AfPacketSource {
         let tiny = AfPacketOptions { block_bytes: 64 << 10, blocks: 2, ..AfPacketOptions::new("met*") };
-        let wanted = Wanted {
+        let wanted = Request {
             pattern: Pattern::new("met*"),
             options: tiny,
             spec: "afpacket:met*".into(),
@@ -287,14 +287,14 @@ mod tests {
         for number in 0..INTERFACES_KNOWN_MAX {
             let link = link(number);
             assert_eq!(source.number(&interface(&link, LinkType::ETHERNET), &link), Some(number));
-            source.known[number].life.leave();
+            source.known[number].life.remove();
         }
         source
     }
 
     fn refusals(source: &mut AfPacketSource) -> Vec<String> {
-        let news = std::mem::take(&mut source.news).into_iter();
-        news.filter(|news| news.state == InterfaceState::Refused).map(|news| news.text).collect()
+        let events = std::mem::take(&mut source.events).into_iter();
+        events.filter(|event| event.state == InterfaceState::Refused).map(|event| event.text).collect()
     }
 
     #[test]
@@ -310,8 +310,8 @@ mod tests {
         );
         assert!(said[0].contains("start again, with a pattern"), "{said:?}");
         assert_eq!((source.known.len(), source.ports.len()), (INTERFACES_KNOWN_MAX, 0));
-        // Removed and made again it is told again: nothing is remembered of it.
-        source.leave(further.index);
+        // Removed and made again it is reported again: nothing is remembered of it.
+        source.release(further.index);
         assert!(source.refused.is_empty());
         source.take_up(&further);
         assert_eq!(refusals(&mut source).len(), 1);
