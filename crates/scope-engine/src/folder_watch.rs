@@ -46,11 +46,11 @@ impl FolderWatch {
         Some(if removed {
             Told::Warning(format!(
                 "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it \
-                 again by: mkdir -p {}, and start the run again",
+                again with: mkdir -p {}, then restart the run",
                 scope_spelling::printable::shell_word(&place)
             ))
         } else {
-            Told::Note(format!("the folder {place} is there again: dumps can be made"))
+            Told::Note(format!("the folder {place} is back: dumps can be written again"))
         })
     }
 }
@@ -73,7 +73,7 @@ mod tests {
         assert!(warning.contains("mkdir -p"), "{warning}");
         assert!(watch.look(&events).is_none(), "once is enough");
         assert!(
-            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is there again: dumps can be made"))
+            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is back: dumps can be written again"))
         );
         assert!(watch.turn(false, &events).is_none());
     }

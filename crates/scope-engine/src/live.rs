@@ -92,7 +92,7 @@ pub(crate) fn notes(fixed: &Fixed, own: &[Connection], sources: &[Feed]) -> Vec<
 fn left_out(own: &[Connection]) -> String {
     if own.is_empty() {
         return "exclude-self: neither this process nor one above it names an ssh session (SSH_CONNECTION): \
-            nothing is left out"
+            nothing is excluded"
             .to_string();
     }
     let named: Vec<String> = own.iter().map(Connection::to_string).collect();

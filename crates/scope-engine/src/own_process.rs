@@ -72,7 +72,7 @@ fn settle(role: &str, name: &CStr) -> Option<File> {
     // SAFETY: descriptor 0 is open (the runtime sees to that) and nobody else of this process uses it.
     let run = unsafe { File::from_raw_fd(0) };
     if !fstat(&run).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
-        eprintln!("wirescope: {role} is no command: a run begins it by itself where it needs it");
+        eprintln!("wirescope: {role} is not a command: a run starts it by itself");
         return None;
     }
     scope_rights::hide();

@@ -60,7 +60,7 @@ pub(crate) fn reload(
             faults
                 .iter()
                 .for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
-            watch.note("reload: refused; the old configuration goes on");
+            watch.note("reload: refused; the old configuration stays in force");
             return Vec::new();
         }
     };
@@ -80,6 +80,6 @@ pub(crate) fn reload(
     shared.dumps.set_limits(live.dumps_max, live.exit_after);
     let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
     shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
-    watch.note(&format!("reload: taken; changed: {what}"));
+    watch.note(&format!("reload: done; changed: {what}"));
     warnings
 }

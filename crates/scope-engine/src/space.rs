@@ -130,8 +130,8 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
             Told::Note("there is space for dumps again".to_string())
         }
         Change::Alone(why) => Told::Warning(format!(
-            "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted \
-             while they make dumps: {why}"
+            "this run keeps --dump-budget alone: dumps that other runs are writing into this folder are not \
+            counted: {why}"
         )),
         Change::Deleted { names, bytes } => {
             events.log(Deleted { files: names.clone(), bytes, why: "--dump-rotate".into() });

@@ -146,7 +146,7 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
             let file = words.get(2).filter(|file| file.ends_with(".toml"))?;
             let file = shell_word(file);
             return Some(format!(
-                "which of both? wirescope config check {file}, or: wirescope config show --config {file}"
+                "which one? wirescope config check {file}, or: wirescope config show --config {file}"
             ));
         }
         (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),

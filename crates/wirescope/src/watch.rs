@@ -59,7 +59,7 @@ impl Teller {
         let fault = service
             .as_ref()
             .err()
-            .map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
+            .map(|error| format!("NOTIFY_SOCKET: {error}: the service manager gets no reports"));
         fault.iter().for_each(|fault| say(Level::Warning, fault));
         let service = service.ok().flatten();
         Teller { verbose, ready, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }

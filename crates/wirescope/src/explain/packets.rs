@@ -236,7 +236,10 @@ pub fn cost(filter: &Filter, link: LinkType, sample: &[(Vec<u8>, u32)]) -> Resul
         let best =
             rounds.collect::<Option<Vec<f64>>>().and_then(|rounds| rounds.into_iter().min_by(f64::total_cmp));
         let fault = || {
-            format!("the {} takes other packets each time; this is a defect, please report it", engine.name())
+            format!(
+                "the {} matches other packets each time; this is a defect, please report it",
+                engine.name()
+            )
         };
         best.ok_or_else(fault).map(|best| (engine, Ok(best)))
     };

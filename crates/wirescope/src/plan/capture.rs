@@ -2,7 +2,7 @@
 //! the machine.
 
 use super::Look;
-use super::faults::{Faults, leave_away, of_both};
+use super::faults::{Faults, of_both, omit_it};
 use super::sources::Sources;
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
@@ -32,9 +32,8 @@ pub fn plan(
     let of_all = args.prefilter.as_ref().and_then(|text| match text.trim().is_empty() {
         false => filter(Subject::setting("prefilter"), text, link_types, vlan, faults),
         true => {
-            faults.add(
-                Fault::of("prefilter").cause("it is empty, which takes everything").remedy(leave_away()),
-            );
+            faults
+                .add(Fault::of("prefilter").cause("it is empty, so it matches everything").remedy(omit_it()));
             None
         }
     });
@@ -81,7 +80,7 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
     }
     if interfaces == 0 {
         let cause = "there is no interface that traffic could be left out of";
-        faults.add(Fault::of("exclude-self").cause(cause).remedy(leave_away()));
+        faults.add(Fault::of("exclude-self").cause(cause).remedy(omit_it()));
     }
 }
 

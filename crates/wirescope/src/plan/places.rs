@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     if given == Some(Path::new(STDOUT)) {
-        let fault = Fault::of("ring-out").cause("the whole ring doesn't go to standard output");
+        let fault = Fault::of("ring-out").cause("the whole ring can't be written to standard output");
         faults.add(fault.remedy(such_as("ring-out", "ring.pcapng")));
         return None;
     }
@@ -59,10 +59,10 @@ fn taken(fault: Fault, path: &Path) -> Fault {
         }
         Ok(found) if !found.is_file() => {
             let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
-            fault.cause(format!("{shown} is {what}, no file")).remedy(to_stdout())
+            fault.cause(format!("{shown} is {what}, not a file")).remedy(to_stdout())
         }
         _ if path.starts_with("/dev") || path.starts_with("/proc") => {
-            fault.cause(format!("{shown} is what the process has open, no new file")).remedy(to_stdout())
+            fault.cause(format!("{shown} is what the process has open, not a new file")).remedy(to_stdout())
         }
         _ => fault
             .cause(format!("{shown} exists and is never overwritten"))
@@ -89,7 +89,7 @@ pub fn writable_folder(
         }
         Err(error) => fault(error.to_string()).remedy("choose another folder"),
         Ok(folder) if !folder.is_dir() => {
-            fault("is no folder but a file".to_string()).remedy("choose a folder")
+            fault("is a file, not a folder".to_string()).remedy("choose a folder")
         }
         Ok(folder) => match may_create_in(&folder) {
             Ok(()) => return Some(folder),
