@@ -2,7 +2,8 @@
 //! said of all that.
 
 use crate::plan::{Fixed, SourceEntry};
-use crate::worker::{Feed, Part};
+use crate::shared::Part;
+use crate::worker::Feed;
 use scope_machine::cpus::pin_this_thread;
 use scope_source::SourceError;
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};

@@ -1,8 +1,8 @@
 //! Where a run writes: folders that are opened once, before rights are given up, and written to under these
 //! handles.
 
+use crate::error::EngineError;
 use crate::plan::{RunPlan, SingleDump};
-use crate::run::EngineError;
 use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, SystemDisk, Target, Together};
 use scope_events::{EVENTS_FILE, Events};

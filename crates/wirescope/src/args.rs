@@ -1,10 +1,11 @@
-//! The command line as written: every value is still text, so that all faults can be told at once.
+//! The command line as written: every value is still text, so that all faults can be reported at once.
 
 use crate::help;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use scope_config::Settings;
+use scope_source::spec;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -277,6 +278,16 @@ pub struct RunArgs {
     /// The same as above, each with where it came from
     #[arg(skip)]
     pub settings: Settings,
+}
+
+impl RunArgs {
+    /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
+    pub fn specs(&self) -> Vec<String> {
+        let given = self.source.iter().cloned();
+        let interfaces = self.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
+        let files = self.read.iter().map(|path| format!("file:{}", spec::escape(path)));
+        given.chain(interfaces).chain(files).collect()
+    }
 }
 
 /// `wirescope demo`.

@@ -50,13 +50,15 @@ fn list(json: bool) -> Result<String, NoResult> {
     }
     let mut text = String::new();
     for lines in nics.iter().map(|nic| lines(nic, &permission)) {
-        lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        for line in &lines {
+            text.push_str(&format!("{line}\n"));
+        }
     }
     if !elsewhere.is_empty() {
         text.push_str("Interfaces of other network namespaces are visible only from inside:\n");
-        elsewhere.iter().for_each(|name| {
-            text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name)))
-        });
+        for name in &elsewhere {
+            text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name)));
+        }
     }
     Ok(text)
 }

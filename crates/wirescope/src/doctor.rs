@@ -191,7 +191,9 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
             .collect();
         let from = if from.is_empty() { String::new() } else { format!("; see {}", from.join(" and ")) };
         text.push_str(&format!("{}. {}{from}\n", at + 1, finding_words(finding)));
-        finding.remedies.iter().for_each(|remedy| text.push_str(&format!("     - {remedy}\n")));
+        for remedy in &finding.remedies {
+            text.push_str(&format!("     - {remedy}\n"));
+        }
     }
     text
 }

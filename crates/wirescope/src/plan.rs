@@ -10,8 +10,8 @@ pub mod sources;
 pub mod triggers;
 
 use crate::args::RunArgs;
-use crate::config::reload::Reloader;
 use faults::{Faults, of_ring, such_as};
+use scope_config::Settings;
 use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::{FilterEngine, VlanRule};
@@ -47,15 +47,15 @@ pub enum Look<'a> {
     Known(&'a [LinkType]),
 }
 
-/// A run as meant, and how it is told.
+/// A run as meant, and how it is reported.
 #[derive(Debug)]
 pub struct Planned {
     /// For the engine.
     pub run: RunPlan,
     /// Bytes and number of the ring's segments.
     pub segments: (usize, usize),
-    /// Reads the configuration file again, where there is one.
-    pub reload: Option<Reloader>,
+    /// The settings that it was made of.
+    pub settings: Settings,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -167,11 +167,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         rights: Some(rights),
     };
     let live = Live { triggers, before_ns: times.before_ns, dumps_max: dumps_max as usize, exit_after };
-    let reload = Reloader::of(&args.settings, &fixed.link_types);
     Ok(Planned {
         run: RunPlan { fixed, live },
         segments,
-        reload,
+        settings: args.settings.clone(),
         json: args.summary.is_some(),
         stdout_taken,
         verbose: args.verbose > 0,

@@ -144,8 +144,12 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     if summary.filtered.packets > 0 {
         line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
     }
-    summary.interfaces.iter().for_each(|entry| line(&mut text, format!("interface {}", interface(entry))));
-    summary.nics.iter().for_each(|status| line(&mut text, format!("nic       {}", nic(status))));
+    for entry in &summary.interfaces {
+        line(&mut text, format!("interface {}", interface(entry)));
+    }
+    for status in &summary.nics {
+        line(&mut text, format!("nic       {}", nic(status)));
+    }
     line(&mut text, format!("memory    {}", summary.memory));
     for (name, hits) in &summary.hits {
         let fates: Vec<String> = hits
@@ -191,21 +195,29 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
     }
-    summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
-    summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
+    for path in &summary.ring_out {
+        line(&mut text, format!("ring      {}", path.display()));
+    }
+    for warning in &summary.warnings {
+        line(&mut text, format!("warning   {warning}"));
+    }
     if summary.dumps_left_out() > 0 {
         let left_out = counted(summary.dumps_left_out(), "older dump");
         line(&mut text, format!("dumps     {left_out} are in wirescope.jsonl only"));
     }
     let (whole, lacking): (Vec<_>, Vec<_>) = summary.dumps.iter().partition(|report| is_whole(report));
-    whole.iter().filter(|_| !told).chain(&lacking).for_each(|report| line(&mut text, dump(report)));
+    for report in whole.iter().filter(|_| !told).chain(&lacking) {
+        line(&mut text, dump(report));
+    }
     if told && summary.dump_totals.dumps > 0 {
         let totals = &summary.dump_totals;
         let lacking =
             if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
-    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {}", failure.fault)));
+    for failure in other_failures(summary) {
+        line(&mut text, format!("failure   {}", failure.fault));
+    }
     line(&mut text, lost(&summary.dropped, &summary.dump_totals));
     text
 }

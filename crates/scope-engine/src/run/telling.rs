@@ -1,11 +1,11 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
+use crate::folder_watch::Notice;
 use crate::refused::{Bounds, Refused};
 use crate::report::WorkerNews;
-use crate::run::Watch;
-use crate::space::Told;
 use crate::status::{Status, StatusTaker};
+use crate::watch::Watch;
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, LogNews};
@@ -38,11 +38,13 @@ impl Run {
                 self.warn(format!("{lost} {text}"), watch, warnings);
             }
         }
-        self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events) {
-            match told {
-                Told::Warning(warning) => self.warn(warning, watch, warnings),
-                Told::Note(note) => watch.note(&note),
+        for report in &self.shared.dumps.news() {
+            watch.dump(report);
+        }
+        for notice in self.space.look(&self.shared.events) {
+            match notice {
+                Notice::Warning(warning) => self.warn(warning, watch, warnings),
+                Notice::Note(note) => watch.note(&note),
             }
         }
         for news in self.shared.events.news() {
@@ -76,7 +78,9 @@ impl Run {
     pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         for news in self.exec.iter().flat_map(|exec| exec.news()) {
             self.shared.events.log(news.event());
-            news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+            if let Some(warning) = news.complaint() {
+                self.warn(warning, watch, warnings);
+            }
         }
     }
 

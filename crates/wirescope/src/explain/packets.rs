@@ -103,7 +103,9 @@ pub type OfFile = (Vec<(LinkType, Taken)>, u64);
 pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<OfFile, String> {
     let mut counter = Counter::new(filter);
     let result = counter.run(&mut file);
-    file.warnings().iter().for_each(|warning| say(Level::Warning, warning));
+    for warning in file.warnings().iter() {
+        say(Level::Warning, warning);
+    }
     result?;
     Ok((counter.links.into_iter().map(|of_link| (of_link.link, of_link.taken)).collect(), counter.beyond))
 }

@@ -3,7 +3,6 @@
 
 use super::Look;
 use super::faults::{Faults, of_both, omit_it};
-use super::sources::Sources;
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
 use scope_fault::{Fault, Subject};
@@ -23,7 +22,8 @@ pub struct Written {
 /// Takes `--prefilter` and `--exclude-self`, and what each source says itself, into `entries`.
 pub fn plan(
     args: &RunArgs,
-    Sources { entries, link_types, .. }: &mut Sources,
+    entries: &mut [SourceEntry],
+    link_types: &[LinkType],
     written: &[Written],
     vlan: VlanRule,
     look: Look<'_>,
@@ -79,7 +79,7 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
         interfaces += u32::from(entry.plan.exclude_self());
     }
     if interfaces == 0 {
-        let cause = "there is no interface that traffic could be left out of";
+        let cause = "no source is an interface, so there is nothing to exclude";
         faults.add(Fault::of("exclude-self").cause(cause).remedy(omit_it()));
     }
 }

@@ -1,7 +1,7 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::faults::{Faults, add, bad, such_as};
-use super::places::{new_file, writable_folder};
+use super::places::{STDOUT, has_ending, new_file, refuse_compressed, writable_folder};
 use super::sources::Sources;
 use super::{Look, count, duration};
 use crate::args::RunArgs;
@@ -16,11 +16,6 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
-/// Endings of compressed files.
-const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
-/// The word for standard output.
-pub const STDOUT: &str = "-";
-
 /// The folder for dumps and the log, absolute, and how dumps are written.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
@@ -107,35 +102,6 @@ fn format(args: &RunArgs, faults: &mut Faults<'_>) -> DumpFormat {
             );
             DumpFormat::Pcapng
         }
-    }
-}
-
-/// Whether a file's name ends in one of these, in any case.
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    ending.is_some_and(|ending| endings.contains(&&*ending))
-}
-
-/// A name that promises a compressed file, which none is.
-pub fn refuse_compressed(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
-    if has_ending(path, &COMPRESSED) {
-        let plain = Setting::of(key).example(path.with_extension("").to_string_lossy());
-        let path = path.display();
-        let fault =
-            Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
-        faults.add(fault.remedy(sentence!["write ", plain, " and compress that file afterwards"]));
-    }
-}
-
-/// The whole ring is written as pcapng, so that it can be read again.
-pub fn refuse_pcap(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
-    if has_ending(path, &["pcap"]) {
-        let pcapng = Setting::of(key).example(path.with_extension("pcapng").to_string_lossy());
-        let path = path.display();
-        let cause = format!("{path} would be a pcapng file under the name of a pcap one");
-        faults.add(
-            Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]),
-        );
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Sources {
 
 /// Reads and looks at every source.
 pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
-    let specs = specs(args);
+    let specs = args.specs();
     let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
         match spec::parse(&spec) {
@@ -76,16 +76,8 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
     let mut sources = look(entries, shares, at, faults);
-    capture::plan(args, &mut sources, &written, vlan, at, faults);
+    capture::plan(args, &mut sources.entries, &sources.link_types, &written, vlan, at, faults);
     sources
-}
-
-/// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
-pub fn specs(args: &RunArgs) -> Vec<String> {
-    let given = args.source.iter().cloned();
-    let interfaces = args.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
-    let files = args.read.iter().map(|path| format!("file:{}", spec::escape(path)));
-    given.chain(interfaces).chain(files).collect()
 }
 
 /// `-s`, for sources without a snap length of their own.
@@ -222,7 +214,9 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
             (plan, share) => {
                 let workers = plan.workers().max(1);
                 lanes += workers * known;
-                share.into_iter().for_each(|share| share.lanes = workers * known);
+                if let Some(share) = share {
+                    share.lanes = workers * known;
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use super::duration;
 use super::faults::{Faults, add};
 use crate::args::RunArgs;
 use scope_config::Own;
-use scope_engine::run::MANUAL;
+use scope_engine::plan::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
