@@ -39,7 +39,9 @@ impl Settings {
         let entries = keys.0.iter().map(|key| {
             let default = || key.default.iter().map(|text| Value::new(text, Origin::Default)).collect();
             let mut values = of(flags, &key.name).or_else(|| of(&written, &key.name)).unwrap_or_else(default);
-            values.iter_mut().for_each(|value| value.give_way(flags));
+            for value in &mut values {
+                value.give_way(flags);
+            }
             Entry { key: key.clone(), values }
         });
         Settings { file, entries: entries.collect() }

@@ -139,7 +139,7 @@ impl Written {
     pub fn parse(path: &Path, text: &str, keys: &Keys) -> Result<Written, FileError> {
         let document = syntax::document(text).map_err(|faults| {
             let fault = |(line, cause): (usize, String)| {
-                let remedy = "mend this line: words are KEY = VALUE, text stands in quotes";
+                let remedy = "fix this line: write KEY = VALUE, and put text in quotes";
                 Fault::of_thing("no TOML").cause(cause).remedy(remedy).in_file(path, Some(line))
             };
             FileError { faults: faults.into_iter().map(fault).collect(), rest: None }
@@ -166,7 +166,7 @@ impl Written {
 }
 
 fn not_regular() -> Fault {
-    Fault::whole("is no regular file, and a reload would read it again").remedy("give a file")
+    Fault::whole("is not a regular file, so a reload could not read it again").remedy("give a file")
 }
 
 /// The text of a regular file that isn't too long.
@@ -188,13 +188,12 @@ fn text(opened: io::Result<File>) -> Result<String, Fault> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(
-            Fault::whole("is longer than 1 MiB, so it is no configuration").remedy("give another file")
-        );
+        return Err(Fault::whole("is longer than 1 MiB, the most that a configuration may have")
+            .remedy("give another file"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Fault::whole(format!("is no UTF-8 text (at byte {at})"))
+        Fault::whole(format!("is not UTF-8 text (at byte {at})"))
             .remedy("save it as UTF-8, or give another file")
     })
 }
@@ -246,8 +245,8 @@ impl Reader<'_> {
         let fits = !text.contains('\0');
         if !fits {
             let shown: String = text.chars().take(SHOWN_MAX).collect();
-            let cause = format!("{shown:?} has a NUL character in it, which nothing can have here");
-            self.fault(line, Fault::of(place).with_value(text).cause(cause).remedy("take it out"));
+            let cause = format!("{shown:?} contains a NUL character");
+            self.fault(line, Fault::of(place).with_value(text).cause(cause).remedy("remove it"));
         }
         fits
     }

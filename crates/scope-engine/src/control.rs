@@ -12,7 +12,7 @@
 //! ([`Control::end_at_once`]), since the main thread may hang.
 
 use crate::at_once::AtOnce;
-use crate::reload::Reload;
+use crate::plan::Live;
 use scope_fault::Fault;
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,6 +38,38 @@ pub enum Order {
     ReopenLog,
     /// Note that the process goes on after it was stopped (SIGCONT). Refused once the sources have ended.
     NoteResumed,
+}
+
+/// What a configuration that was read again means for the run.
+#[derive(Debug)]
+pub enum Reload {
+    /// It is valid: the change happens between two batches.
+    Take(Box<Change>),
+    /// It has these faults: nothing changes.
+    Refuse(Vec<Fault>),
+}
+
+impl Reload {
+    /// What its sender learns when it is done.
+    pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
+        match self {
+            Reload::Take(change) => {
+                Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() })
+            }
+            Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
+        }
+    }
+}
+
+/// What changes, as meant.
+#[derive(Debug)]
+pub struct Change {
+    /// What holds from now on.
+    pub live: Live,
+    /// Names of the settings that change.
+    pub changed: Vec<String>,
+    /// What can't change during a run, in plain words.
+    pub kept: Vec<String>,
 }
 
 /// What is fired by hand.

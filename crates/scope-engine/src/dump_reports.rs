@@ -107,7 +107,7 @@ fn words(report: &DumpReport) -> String {
             let has = if report.gaps.len() == 1 { "the window has a gap" } else { "there are" };
             format!("no packet is missing, but {has} {}", gaps_in_words(&report.gaps))
         }
-        (None, 0, u64::MAX) => "packets may be missing, how many nobody can know".to_string(),
+        (None, 0, u64::MAX) => "packets may be missing, how many is unknown".to_string(),
         (None, least, u64::MAX) => {
             format!("at least {} {} missing, perhaps more", counted(least, "packet"), are(least))
         }
@@ -161,7 +161,7 @@ mod tests {
                 words(&DumpReport { id: 1, lost_min, lost_max, gaps: vec![gap], ..DumpReport::default() });
             assert_eq!(said, format!("dump 1 is incomplete: {expected}"));
         };
-        check((0, u64::MAX), "packets may be missing, how many nobody can know");
+        check((0, u64::MAX), "packets may be missing, how many is unknown");
         check((1, u64::MAX), "at least 1 packet is missing, perhaps more");
         check((1, 1), "1 packet is missing");
         check((2, 2), "2 packets are missing");

@@ -335,7 +335,9 @@ impl Clerk<'_> {
         let mut queue = self.desk.queue();
         let left = queue.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            queue.jobs.drain(..).for_each(|job| self.desk.tell(ExecNews::Skipped { dump: job.dump }));
+            for job in queue.jobs.drain(..) {
+                self.desk.tell(ExecNews::Skipped { dump: job.dump });
+            }
             if !std::mem::replace(&mut self.told_to_end, true) {
                 self.outbox.extend(Order::EndAll.to_frame());
             }
@@ -414,10 +416,9 @@ impl Clerk<'_> {
             let jobs = std::mem::take(&mut queue.jobs);
             let over = queue.deadline.is_some();
             drop(queue);
-            running
-                .into_iter()
-                .chain(jobs.into_iter().map(|job| job.dump))
-                .for_each(|dump| self.desk.fail(dump, HELPER_GONE));
+            for dump in running.into_iter().chain(jobs.into_iter().map(|job| job.dump)) {
+                self.desk.fail(dump, HELPER_GONE);
+            }
             if over {
                 return;
             }

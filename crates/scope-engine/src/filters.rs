@@ -34,7 +34,9 @@ pub(crate) fn made_ready(
     engine: FilterEngine,
 ) -> Option<Warning> {
     let filter = trigger.condition.filter()?;
-    links.iter().for_each(|&link| drop(filter.for_link(link)));
+    for &link in links {
+        drop(filter.for_link(link));
+    }
     unready(trigger, engine)
 }
 

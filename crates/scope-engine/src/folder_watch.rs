@@ -1,7 +1,6 @@
 //! Whether the folder for dumps is still there: its path is opened once, so one that is removed is gone for
 //! this run.
 
-use crate::space::Told;
 use scope_dump::DumpOutput;
 use scope_events::Events;
 use scope_events::event::Alarm;
@@ -10,6 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Name of the alarm in `wirescope.jsonl`.
 const ALARM: &str = "dump_folder";
+
+/// What watchers of space and folder report.
+pub(crate) enum Notice {
+    /// New dumps are refused or fail from now on.
+    Warning(String),
+    /// For the status output.
+    Note(String),
+}
 
 /// Watches the folder that a run's dumps go into, if they go into one.
 pub(crate) struct FolderWatch {
@@ -25,13 +32,13 @@ impl FolderWatch {
     }
 
     /// Looks; logs what has changed, and gives it back in words.
-    pub(crate) fn look(&self, events: &Events) -> Option<Told> {
+    pub(crate) fn look(&self, events: &Events) -> Option<Notice> {
         self.turn(self.output.is_removed(), events)
     }
 
     /// From one state to the other. A network file system may bring back what its server had lost for a
     /// while; others never do.
-    fn turn(&self, removed: bool, events: &Events) -> Option<Told> {
+    fn turn(&self, removed: bool, events: &Events) -> Option<Notice> {
         if self.removed.swap(removed, Ordering::Relaxed) == removed {
             return None;
         }
@@ -44,13 +51,13 @@ impl FolderWatch {
             ..Alarm::default()
         });
         Some(if removed {
-            Told::Warning(format!(
+            Notice::Warning(format!(
                 "the folder {place} was removed: dumps fail from now on, and so does a log in it; make it \
-                 again by: mkdir -p {}, and start the run again",
+                again with: mkdir -p {}, then restart the run",
                 scope_spelling::printable::shell_word(&place)
             ))
         } else {
-            Told::Note(format!("the folder {place} is there again: dumps can be made"))
+            Notice::Note(format!("the folder {place} is back: dumps can be written again"))
         })
     }
 }
@@ -68,13 +75,13 @@ mod tests {
         assert!(watch.look(&events).is_none());
         std::fs::remove_dir(&path).unwrap();
         std::fs::create_dir(&path).unwrap(); // another one
-        let Some(Told::Warning(warning)) = watch.look(&events) else { panic!("nothing was told") };
+        let Some(Notice::Warning(warning)) = watch.look(&events) else { panic!("nothing was told") };
         assert!(warning.starts_with(&format!("the folder {} was removed: ", path.display())), "{warning}");
         assert!(warning.contains("mkdir -p"), "{warning}");
         assert!(watch.look(&events).is_none(), "once is enough");
         assert!(
-            matches!(watch.turn(false, &events), Some(Told::Note(note)) if note.ends_with("is there again: \
-                dumps can be made"))
+            matches!(watch.turn(false, &events), Some(Notice::Note(note))
+                if note.ends_with("is back: dumps can be written again"))
         );
         assert!(watch.turn(false, &events).is_none());
     }

@@ -3,10 +3,10 @@
 
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
+use crate::shared::Shared;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
-use crate::worker::Shared;
 use scope_events::counts::{self, ByWord};
 use scope_events::event;
 use scope_events::fact::Flat;

@@ -2,9 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | what a run is told to do, as meant |
+//! | [`plan`] | what a run is to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
-//! | [`worker`] | one thread per source queue |
+//! | [`worker`], [`shared`] | one thread per source queue; what all of them share |
 //! | `path` | the packet path: each batch through its stages |
 //! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
@@ -12,7 +12,8 @@
 //! | [`lockstep`] | workers that can wait run side by side in capture time |
 //! | `at_once` | the last line of a run that is ended at once |
 //! | `outputs` | the folders that a run writes to |
-//! | `own_process`, [`reread`] | this program as a process beside a run; the one that opens a file again |
+//! | `own_process`, `roles` | this program as a process beside a run; what it serves as |
+//! | [`reread`] | the process that opens the configuration file again |
 //! | `nic_watch` | the network cards under live sources |
 //! | `thread_times` | how busy the workers are |
 //! | `health` | what the log says of a run's health |
@@ -21,20 +22,21 @@
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
 //! | `lost` | interfaces that are lost for good |
 //! | [`report`] | what a worker says of itself, published without waiting |
-//! | [`unread`] | what waits to be told, bounded |
+//! | [`unread`] | what waits to be reported, bounded |
 //! | `filters` | filters made ready by the main thread |
 //! | [`triggers`] | the triggers in force: replaced as a set between two batches |
-//! | [`reload`] | a change of triggers and limits while a run goes |
+//! | [`reload`] | a change of triggers and limits during a run |
 //! | [`threads`] | how a dump gets its thread |
 //! | [`dumps`] | from a fire to the finished file |
 //! | [`dump_reports`] | what became of dumps: the newest, and sums of all |
 //! | [`exec`] | commands after dumps, and the process that runs them |
-//! | `failure` | what was promised and not done |
+//! | `failure`, `error` | what was promised and not done; why a run could not begin |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
 //! | [`service`] | words to the service manager |
-//! | [`status`] | what a run says of itself while it goes |
-//! | [`summary`] | what a run says at its end |
+//! | `watch` | how a run reports while it goes: the calls that the binary answers |
+//! | [`status`], `interfaces` | the figures of a run while it goes |
+//! | [`summary`] | the figures of a run at its end |
 //!
 //! Absent on purpose: command lines, terminals, exit codes.
 
@@ -42,6 +44,7 @@ mod at_once;
 pub mod control;
 pub mod dump_reports;
 pub mod dumps;
+mod error;
 pub mod exec;
 mod failure;
 pub mod few_pins;
@@ -50,6 +53,7 @@ mod folder_watch;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
+mod interfaces;
 mod live;
 mod live_times;
 pub mod lockstep;
@@ -66,8 +70,10 @@ mod refused;
 mod reload;
 pub mod report;
 pub mod reread;
+mod roles;
 pub mod run;
 pub mod service;
+pub mod shared;
 pub mod short_snap;
 mod sources;
 pub mod space;
@@ -78,19 +84,22 @@ mod thread_times;
 pub mod threads;
 pub mod triggers;
 pub mod unread;
+mod watch;
 pub mod worker;
 
-pub use control::{Control, Order, Refusal, Reply, Which};
+pub use control::{Change, Control, Order, Refusal, Reload, Reply, Which};
 pub use dump_reports::DumpTotals;
+pub use error::EngineError;
 pub use exec::{ExecCounts, ExecPlan};
 pub use failure::Failure;
+pub use interfaces::InterfaceStatus;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
-pub use own_process::serve_if_asked;
 pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry};
-pub use reload::{Change, Reload};
-pub use run::{EngineError, Watch, ring_config, run};
+pub use roles::serve_if_asked;
+pub use run::{ring_config, run};
 pub use space::SpaceSummary;
-pub use status::{DumpStatus, InterfaceStatus, SourceStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, SourceStatus, Status, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;
+pub use watch::Watch;

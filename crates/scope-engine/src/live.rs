@@ -2,7 +2,8 @@
 //! said of all that.
 
 use crate::plan::{Fixed, SourceEntry};
-use crate::worker::{Feed, Part};
+use crate::shared::Part;
+use crate::worker::Feed;
 use scope_machine::cpus::pin_this_thread;
 use scope_source::SourceError;
 use scope_source::afpacket::{self, AfPacketOptions, AfPacketSource};
@@ -92,7 +93,7 @@ pub(crate) fn notes(fixed: &Fixed, own: &[Connection], sources: &[Feed]) -> Vec<
 fn left_out(own: &[Connection]) -> String {
     if own.is_empty() {
         return "exclude-self: neither this process nor one above it names an ssh session (SSH_CONNECTION): \
-            nothing is left out"
+            nothing is excluded"
             .to_string();
     }
     let named: Vec<String> = own.iter().map(Connection::to_string).collect();

@@ -53,7 +53,7 @@ impl MemoryWatch {
         self.told_left.then(|| {
             let kib = left >> 10;
             format!(
-                "memory: only {kib} KiB are left ({limit}); with none left the system ends this run: raise \
+                "memory: only {kib} KiB are left ({limit}); with none left the system kills this run: raise \
                  the limit, end other programs, or choose a smaller --ring"
             )
         })

@@ -1,8 +1,8 @@
 //! The network cards under a run's live sources: notes at the start and as packets tell, counters each
 //! second. All of it stands beside the conservation law, not in it.
 
+use crate::interfaces::InterfaceStatus;
 use crate::plan::SourceEntry;
-use crate::status::InterfaceStatus;
 use scope_events::counts;
 use scope_events::fact::Counters;
 use scope_machine::nic::Altered;
@@ -110,7 +110,9 @@ impl NicWatch {
             untold: Vec::new(),
             cuts_untold: Vec::new(),
         };
-        live.into_iter().filter(|name| !Pattern::new(name).is_glob()).for_each(|name| watch.follow(name));
+        for name in live.into_iter().filter(|name| !Pattern::new(name).is_glob()) {
+            watch.follow(name);
+        }
         watch
     }
 

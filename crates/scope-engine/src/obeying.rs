@@ -4,11 +4,11 @@
 //! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers
 //! that workers take over.
 
-use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reply, Waiting, Which};
+use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reload, Reply, Waiting, Which};
 use crate::plan::Fixed;
-use crate::reload::{Reload, reload};
-use crate::run::Watch;
-use crate::worker::Shared;
+use crate::reload::reload;
+use crate::shared::Shared;
+use crate::watch::Watch;
 use scope_events::event::Warning;
 use scope_trigger::Trigger;
 use std::sync::Arc;
@@ -117,11 +117,10 @@ fn words(which: &Which) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Answer;
+    use crate::control::{Answer, Change};
     use crate::dumps::{DumpSettings, Dumps};
     use crate::lockstep::Lockstep;
     use crate::plan::{DumpPlan, Live};
-    use crate::reload::Change;
     use scope_events::{EVENTS_FILE, Events};
 
     use crate::status::Status;

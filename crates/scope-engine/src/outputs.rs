@@ -1,8 +1,8 @@
 //! Where a run writes: folders that are opened once, before rights are given up, and written to under these
 //! handles.
 
+use crate::error::EngineError;
 use crate::plan::{RunPlan, SingleDump};
-use crate::run::EngineError;
 use scope_dump::budget::TABLE_FILE;
 use scope_dump::{Budget, DumpOutput, Spool, SystemDisk, Target};
 use scope_events::{EVENTS_FILE, Events};
@@ -49,8 +49,8 @@ impl Outputs {
             && (plan.fixed.dump.single.is_some() || !plan.live.triggers.is_empty())
             && !folder.makes_unnamed()
         {
-            let words = "its file system has no files without a name (O_TMPFILE), and that is how dumps are written; \
-                         choose a folder on another one (ext4, XFS, Btrfs, tmpfs), e.g. with --out";
+            let words = "its file system has no files without a name (O_TMPFILE), which dumps need; choose \
+            a folder on another one (ext4, XFS, Btrfs, tmpfs), e.g. with --out";
             return Err(fault(&folder.path().display().to_string())(io::Error::new(
                 io::ErrorKind::Unsupported,
                 words,

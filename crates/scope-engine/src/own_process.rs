@@ -9,7 +9,6 @@
 //! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by
 //! others of its user, and ends when the run closes the socket, or dies.
 
-use crate::{exec, reread};
 use rustix::fs::{FileType, fstat};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
@@ -17,7 +16,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -51,29 +50,14 @@ pub(crate) fn spawn(
     Ok(own)
 }
 
-/// Serves a run, if this process was begun for that: its first argument says so. To be called before anything
-/// else.
-pub fn serve_if_asked() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    let role = arguments.next()?;
-    let code = match (role.to_str()?, arguments.next(), arguments.next()) {
-        (EXEC_HELPER, None, None) => settle(EXEC_HELPER, c"wirescope-exec").map_or(REFUSED, exec::serve),
-        (CONFIG_READER, Some(path), None) => {
-            settle(CONFIG_READER, c"wirescope-conf").map_or(REFUSED, |run| reread::serve(&run, path.as_ref()))
-        }
-        _ => return None,
-    };
-    Some(ExitCode::from(code))
-}
-
 /// Closes what isn't needed, hides, and takes a name; the socket of the run, if there is one.
-fn settle(role: &str, name: &CStr) -> Option<File> {
+pub(crate) fn settle(role: &str, name: &CStr) -> Option<File> {
     // SAFETY: takes numbers only; nothing of this process has any of these descriptors yet.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     // SAFETY: descriptor 0 is open (the runtime sees to that) and nobody else of this process uses it.
     let run = unsafe { File::from_raw_fd(0) };
     if !fstat(&run).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket) {
-        eprintln!("wirescope: {role} is no command: a run begins it by itself where it needs it");
+        eprintln!("wirescope: {role} is not a command: a run starts it by itself");
         return None;
     }
     scope_rights::hide();

@@ -27,7 +27,7 @@ mod prefilter;
 mod triggers;
 
 use crate::live_times::{LiveTimes, Taken};
-use crate::worker::{Part, Shared};
+use crate::shared::{Part, Shared};
 use append::{Append, Attached, Lost, WAIT_STEP};
 use batch::{Batch, LANES_MAX};
 use parse::Parse;
@@ -189,7 +189,9 @@ impl<'a> Path<'a> {
     #[cold]
     fn begin_era(&mut self, era: u64) {
         self.commit();
-        self.append.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        for lane in &mut self.append.lanes {
+            lane.writer.begin_part();
+        }
         let lanes = self.append.lanes.iter().map(|lane| (lane.writer.lane(), lane.writer.next_packet()));
         self.shared.ring.begin_era(self.index, era, lanes);
         (self.era, self.clock_ns) = (era, 0);
@@ -208,7 +210,9 @@ impl<'a> Path<'a> {
     #[cold]
     fn take_stray(&mut self, packets: &[Packet<'_>]) {
         self.note_drops();
-        self.append.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        for lane in &mut self.append.lanes {
+            lane.writer.begin_part();
+        }
         let before: Vec<u64> = self.append.lanes.iter().map(|lane| lane.writer.next_packet()).collect();
         self.stray = true;
         self.take(packets);
@@ -220,7 +224,9 @@ impl<'a> Path<'a> {
             }
         }
         self.append.counts.stray_packets += packets.len() as u64;
-        self.append.lanes.iter_mut().for_each(|lane| lane.writer.begin_part());
+        for lane in &mut self.append.lanes {
+            lane.writer.begin_part();
+        }
         self.note_drops();
     }
 
@@ -380,7 +386,9 @@ impl<'a> Path<'a> {
         let comments = std::mem::take(&mut self.comments);
         let mut done = 0;
         for (at, comments) in comments.into_iter().filter(|(at, _)| *at < packets.len()) {
-            packets[done..at].chunks(FILTER_INPUTS_MAX).for_each(|packets| self.packets(packets));
+            for packets in packets[done..at].chunks(FILTER_INPUTS_MAX) {
+                self.packets(packets);
+            }
             done = at + 1;
             let Attached::Lane { lane, .. } = self.attached(packets[at].interface as usize) else {
                 self.packets(&packets[at..done]);
@@ -396,7 +404,9 @@ impl<'a> Path<'a> {
                 shared.dumps.evidence().annexes.forget(number, place);
             }
         }
-        packets[done..].chunks(FILTER_INPUTS_MAX).for_each(|packets| self.packets(packets));
+        for packets in packets[done..].chunks(FILTER_INPUTS_MAX) {
+            self.packets(packets);
+        }
     }
 
     #[cold]

@@ -8,7 +8,7 @@ use scope_packet::LinkType;
 use scope_rights::RightsPlan;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
-use scope_trigger::TriggerConfig;
+use scope_trigger::{Condition, Response, TriggerConfig};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,6 +104,23 @@ pub struct Live {
     pub dumps_max: usize,
     /// The run ends after so many dumps, those from before a reload included.
     pub exit_after: Option<u64>,
+}
+
+/// Name that dumps by hand have in the place of a trigger's.
+pub const MANUAL: &str = "manual";
+
+impl Live {
+    /// The trigger of dumps by hand: everything of the last `before`, at once. It has no holdoff.
+    pub(crate) fn manual_trigger(&self, vlan: VlanRule) -> TriggerConfig {
+        TriggerConfig {
+            name: MANUAL.to_string(),
+            condition: Condition::Hand,
+            response: Response { template: None, before_ns: self.before_ns, after_ns: 0, vlan },
+            holdoff_ns: 0,
+            holdoff_key: None,
+            single: false,
+        }
+    }
 }
 
 impl Live {

@@ -137,7 +137,7 @@ fn unfilled(hits: &str, known: &Known) -> String {
         Some(name) => name.to_string(),
     };
     format!(
-        "{hits} started no dump: the packet has no {field}; state behind '?:' what such hits keep: --dump \
+        "{hits} started no dump: the packet has no {field}; write after '?:' what such hits keep: --dump \
          '{} ?:' keeps everything",
         known.template
     )
@@ -146,8 +146,8 @@ fn unfilled(hits: &str, known: &Known) -> String {
 fn uncompiled(hits: &str, known: &Known) -> String {
     let cause = known.misses.uncompiled.as_deref().unwrap_or("the packet's link type has no such filter");
     format!(
-        "{hits} started no dump: {cause}; write a --dump that this link type has, or a trigger of its own \
-         for it"
+        "{hits} started no dump: {cause}; write a --dump that works on this link type, or a separate \
+        trigger for it"
     )
 }
 

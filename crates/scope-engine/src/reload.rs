@@ -1,48 +1,16 @@
-//! A change of triggers and limits while a run goes: what is asked for, and what is said of it.
+//! A change of triggers and limits during a run: makes it, and reports it.
 
-use crate::control::{Refusal, Reply};
+use crate::control::{Change, Reload};
 use crate::few_pins;
 use crate::filters::made_ready;
-use crate::plan::{Fixed, Live};
-use crate::run::{Watch, manual_trigger};
-use crate::worker::Shared;
+use crate::plan::Fixed;
+use crate::shared::Shared;
+use crate::watch::Watch;
 use scope_events::event::{self, Warning};
 use scope_fault::Fault;
 use scope_packet::LinkType;
 
-/// What a configuration that was read again asks of the run.
-#[derive(Debug)]
-pub enum Reload {
-    /// It is right: to be taken, between two batches.
-    Take(Box<Change>),
-    /// It has these faults: nothing of it is taken.
-    Refuse(Vec<Fault>),
-}
-
-impl Reload {
-    /// What its sender learns when it is done.
-    pub(crate) fn reply(&self) -> Result<Reply, Refusal> {
-        match self {
-            Reload::Take(change) => {
-                Ok(Reply::Reloaded { changed: change.changed.clone(), kept: change.kept.clone() })
-            }
-            Reload::Refuse(faults) => Err(Refusal::Faults(faults.clone())),
-        }
-    }
-}
-
-/// What changes, as meant.
-#[derive(Debug)]
-pub struct Change {
-    /// What holds from now on.
-    pub live: Live,
-    /// Names of the settings that change.
-    pub changed: Vec<String>,
-    /// What can't change while the run goes, in plain words.
-    pub kept: Vec<String>,
-}
-
-/// Does what is asked, from the run's main thread. Machine code is made before any worker sees the triggers.
+/// Makes the change, from the run's main thread. Machine code is made before any worker sees the triggers.
 /// Returns warnings: what is kept as it was, which filters have no machine code.
 pub(crate) fn reload(
     order: Reload,
@@ -57,10 +25,12 @@ pub(crate) fn reload(
             let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
             shared.events.log(event::Reload { ok: false, faults: faults.clone(), ..Default::default() });
             // A fault may show a text with a mark below it.
-            faults
-                .iter()
-                .for_each(|fault| format!("wirescope: {fault}").lines().for_each(|line| watch.note(line)));
-            watch.note("reload: refused; the old configuration goes on");
+            for fault in &faults {
+                for line in format!("wirescope: {fault}").lines() {
+                    watch.note(line);
+                }
+            }
+            watch.note("reload: refused; the old configuration stays in force");
             return Vec::new();
         }
     };
@@ -76,10 +46,10 @@ pub(crate) fn reload(
     for trigger in &live.triggers {
         warnings.extend(made_ready(trigger, &links, fixed.filter_engine));
     }
-    shared.triggers.replace(&live.triggers, manual_trigger(&live, fixed.vlan));
+    shared.triggers.replace(&live.triggers, live.manual_trigger(fixed.vlan));
     shared.dumps.set_limits(live.dumps_max, live.exit_after);
     let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
     shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
-    watch.note(&format!("reload: taken; changed: {what}"));
+    watch.note(&format!("reload: done; changed: {what}"));
     warnings
 }

@@ -24,6 +24,7 @@ mod telling;
 
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
+use crate::error::EngineError;
 use crate::exec::{Exec, Surroundings};
 use crate::failure::Failure;
 use crate::few_pins;
@@ -37,9 +38,10 @@ use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
-use crate::plan::{Fixed, Live, RunPlan};
+use crate::plan::{Fixed, RunPlan};
 use crate::refused::Refused;
 use crate::report;
+use crate::shared::Shared;
 use crate::short_snap;
 use crate::sources::open_sources;
 use crate::space::Space;
@@ -48,19 +50,19 @@ use crate::steps::Steps;
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
-use crate::worker::{Feed, Shared, work};
-use scope_dump::{DumpReport, Keeper, Scans};
+use crate::watch::Watch;
+use crate::worker::{Feed, work};
+use scope_dump::{Keeper, Scans};
 use scope_events::Events;
 use scope_events::event::Warning;
 use scope_fault::Fault;
-use scope_filter::VlanRule;
 use scope_machine::Machine;
 use scope_machine::limits;
 use scope_packet::{Clock, GapReason, SystemClock};
 use scope_rights::{Decision, Rights};
-use scope_ring::{Ring, RingConfig, RingMemory, Summarizer};
+use scope_ring::{Ring, RingConfig, Summarizer};
 use scope_source::Timing;
-use scope_trigger::{Condition, Places, Response, TriggerConfig};
+use scope_trigger::Places;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -72,60 +74,6 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How long a live dump waits at most, after its window's end, for a worker that has stopped telling the
 /// time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Name that dumps by hand have in the place of a trigger's.
-pub const MANUAL: &str = "manual";
-
-/// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from
-/// several threads).
-pub trait Watch: Sync {
-    /// The ring's memory is being made resident: bytes done so far, of so many.
-    fn prefault(&self, done: u64, total: u64);
-    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none
-    /// were given up). What else is worth a line at the start has been told.
-    fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
-    /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
-    fn selftest(&self, facts: &serde_json::Value);
-    /// Triggers and limits are about to change.
-    fn reloading(&self);
-    /// They have, or stay as they are.
-    fn reloaded(&self);
-    /// The sources are told to stop, or have ended.
-    fn stopping(&self);
-    /// Once a second.
-    fn status(&self, status: &Status);
-    /// Something worth a line: a fire by hand, room for dumps again.
-    fn note(&self, line: &str);
-    /// Something that isn't as it should be.
-    fn warning(&self, line: &str);
-    /// A dump is finished.
-    fn dump(&self, report: &DumpReport);
-}
-
-/// Why a run couldn't begin. Texts say place, cause and remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// A source couldn't be opened.
-    #[error(transparent)]
-    Source(Fault),
-    /// The ring couldn't be made.
-    #[error(transparent)]
-    Ring(#[from] scope_ring::RingError),
-    /// Rights couldn't be given up.
-    #[error(transparent)]
-    Rights(#[from] scope_rights::RightsError),
-    /// The process for commands couldn't be begun.
-    #[error(transparent)]
-    Exec(Fault),
-    /// A file or a thread couldn't be made.
-    #[error("{place}: {cause}")]
-    System {
-        /// Which.
-        place: String,
-        /// The system's own words.
-        #[source]
-        cause: std::io::Error,
-    },
-}
 
 /// Runs `plan` to its end.
 pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<Summary, EngineError> {
@@ -165,7 +113,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
-    notes.iter().for_each(|note| watch.note(note));
+    for note in &notes {
+        watch.note(note);
+    }
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
     }
@@ -228,7 +178,9 @@ impl Run {
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
         let space = Space::new(&outputs.dump);
-        outputs.dump.budget.iter().for_each(|budget| places.watch_space(budget.full()));
+        if let Some(budget) = &outputs.dump.budget {
+            places.heed(budget.full());
+        }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
@@ -247,7 +199,7 @@ impl Run {
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
         let shared = Shared {
             ring,
-            triggers: Triggers::new(&plan.live.triggers, manual_trigger(&plan.live, plan.fixed.vlan)),
+            triggers: Triggers::new(&plan.live.triggers, plan.live.manual_trigger(plan.fixed.vlan)),
             dumps,
             events,
             lockstep: Lockstep::new(sources.len()),
@@ -287,8 +239,12 @@ impl Run {
         let mut refused = Refused::default();
         let mut health = Health::begin(&self.fixed, nics, names.len(), self.live, &self.shared);
         let mut taker = StatusTaker::new(names, reports, self.live);
-        health.notes(&self.shared).iter().for_each(|note| watch.note(note));
-        early.into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        for note in &health.notes(&self.shared) {
+            watch.note(note);
+        }
+        for warning in early {
+            self.warn(warning, watch, &mut warnings);
+        }
         let orders = Obeying { shared: &self.shared, watch, fixed: &self.fixed, live: self.live };
         // The process was stopped, and goes on.
         let mut resumed = false;
@@ -321,16 +277,18 @@ impl Run {
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
-                prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force)
-                    .into_iter()
-                    .for_each(|warning| self.warn(warning, watch, &mut warnings));
+                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force) {
+                    self.warn(warning, watch, &mut warnings);
+                }
                 drop(triggers);
                 if self.live {
                     self.tell_of_steps(watch, &mut warnings);
                 }
                 self.tell(&mut taker, watch, &mut warnings);
                 let dropped = self.shared.ring.counters().total().dropped;
-                loss.look(&dropped, Instant::now()).iter().for_each(|line| watch.warning(line));
+                if let Some(line) = loss.look(&dropped, Instant::now()) {
+                    watch.warning(&line);
+                }
                 if last_status.elapsed() >= STATUS_EVERY {
                     last_status = Instant::now();
                     let mut status = Status { space: self.space.usage(), ..taker.take(&self.shared) };
@@ -340,14 +298,20 @@ impl Run {
                         health.note_resumed(&self.shared);
                     }
                     self.sample_counters(&status);
-                    notes.iter().for_each(|note| watch.note(note));
+                    for note in &notes {
+                        watch.note(note);
+                    }
                     watch.status(&status);
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
                     self.tell_of_refused(&mut refused, watch);
-                    health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
-                    memory.look().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+                    for warning in health.cuts() {
+                        self.warn(warning, watch, &mut warnings);
+                    }
+                    if let Some(warning) = memory.look() {
+                        self.warn(warning, watch, &mut warnings);
+                    }
                 }
             }
             if !self.shared.stop.swap(true, Ordering::Relaxed) {
@@ -360,7 +324,9 @@ impl Run {
                 health.note_resumed(&self.shared);
             }
             self.sample_counters(&status);
-            notes.iter().for_each(|note| watch.note(note));
+            for note in &notes {
+                watch.note(note);
+            }
             health.log_loss(&mut taker, &self.shared);
             for (index, worker) in workers.into_iter().enumerate() {
                 if worker.join().is_err() {
@@ -383,7 +349,9 @@ impl Run {
         let mut status = taker.take(&self.shared);
         self.tell_of_disorder(&status, watch, &mut warnings);
         health.look_at_nics(&mut status);
-        health.cuts().into_iter().for_each(|warning| self.warn(warning, watch, &mut warnings));
+        for warning in health.cuts() {
+            self.warn(warning, watch, &mut warnings);
+        }
         Ok(self.finish(status, warnings, failures, &refused))
     }
 
@@ -444,19 +412,6 @@ fn start_keeper(scans: &Arc<Scans>, events: &Events) -> Option<Keeper> {
         events.log(Warning::from(text));
     };
     Keeper::start(scans).map_err(failed).ok()
-}
-
-/// What a fire by hand does where no trigger is named: the last `before` of everything, at once. No holdoff:
-/// each counts.
-pub(crate) fn manual_trigger(live: &Live, vlan: VlanRule) -> TriggerConfig {
-    TriggerConfig {
-        name: MANUAL.to_string(),
-        condition: Condition::Hand,
-        response: Response { template: None, before_ns: live.before_ns, after_ns: 0, vlan },
-        holdoff_ns: 0,
-        holdoff_key: None,
-        single: false,
-    }
 }
 
 /// Sizes of the ring for `workers` workers, each of which knows `link_types` link types at the start.

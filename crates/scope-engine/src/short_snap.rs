@@ -32,8 +32,8 @@ fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Ve
         .filter_map(|(what, bytes)| Some((what, bytes.filter(|&bytes| bytes > snap_len)?)));
     let say = |(what, bytes): (String, u32)| {
         format!(
-            "source '{}': the {what} takes no packet: it needs {bytes} bytes of one, and the snap length \
-             keeps {snap_len}; a larger snaplen= or -s, or none",
+            "source '{}': the {what} matches no packet: it needs {bytes} bytes of a packet, but the snap \
+            length keeps {snap_len}; use a larger snaplen= or -s, or none",
             entry.spec
         )
     };

@@ -2,7 +2,8 @@
 
 use crate::live;
 use crate::plan::{Fixed, SourceEntry};
-use crate::worker::{Feed, Part};
+use crate::shared::Part;
+use crate::worker::Feed;
 use scope_fault::Fault;
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::own_traffic::Connection;

@@ -1,7 +1,7 @@
 //! Whether there is room for dumps: looks at their budget and their folder while a run goes, and says what
 //! changes.
 
-use crate::folder_watch::FolderWatch;
+use crate::folder_watch::{FolderWatch, Notice};
 use scope_dump::budget::{Change, Usage};
 use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
 use scope_events::Events;
@@ -12,14 +12,6 @@ use std::sync::Arc;
 
 /// Name of the alarm in `wirescope.jsonl`.
 const ALARM: &str = "dump_space";
-
-/// Something to be told.
-pub(crate) enum Told {
-    /// New dumps are refused from now on.
-    Warning(String),
-    /// For who watches.
-    Note(String),
-}
 
 /// What dumps took at the end of a run.
 #[derive(Clone, Debug, Default)]
@@ -65,8 +57,8 @@ impl Space {
     }
 
     /// Looks; logs what has changed, and gives it back in words.
-    pub(crate) fn look(&self, events: &Events) -> Vec<Told> {
-        let of_budget = |budget: &Arc<Budget>| -> Vec<Told> {
+    pub(crate) fn look(&self, events: &Events) -> Vec<Notice> {
+        let of_budget = |budget: &Arc<Budget>| -> Vec<Notice> {
             budget.look().into_iter().map(|change| tell(change, budget, events)).collect()
         };
         self.folder.look(events).into_iter().chain(self.budget.iter().flat_map(of_budget)).collect()
@@ -102,7 +94,7 @@ pub(crate) fn remedy(limits: &Limits, is_another_s: bool) -> String {
     }
 }
 
-fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
+fn tell(change: Change, budget: &Budget, events: &Events) -> Notice {
     let alarm = |state: &str, why: Option<&str>| {
         let Usage { used, free, .. } = budget.usage();
         events.log(Alarm {
@@ -117,21 +109,21 @@ fn tell(change: Change, budget: &Budget, events: &Events) -> Told {
         Change::Full(why) => {
             alarm("raised", Some(&why));
             let remedy = remedy(budget.limits(), budget.is_bounded_by_another());
-            Told::Warning(format!(
+            Notice::Warning(format!(
                 "no space for dumps: {why}; new ones are refused until there is room: {remedy}"
             ))
         }
         Change::Room => {
             alarm("cleared", None);
-            Told::Note("there is space for dumps again".to_string())
+            Notice::Note("there is space for dumps again".to_string())
         }
-        Change::Alone(why) => Told::Warning(format!(
-            "--dump-budget is kept by this run alone, other runs that write into this folder aren't counted \
-             while they make dumps: {why}"
+        Change::Alone(why) => Notice::Warning(format!(
+            "this run keeps --dump-budget alone: dumps that other runs are writing into this folder are not \
+            counted: {why}"
         )),
         Change::Deleted { names, bytes } => {
             events.log(Deleted { files: names.clone(), bytes, why: "--dump-rotate".into() });
-            Told::Note(format!("deleted to make room: {}", names.join(", ")))
+            Notice::Note(format!("deleted to make room: {}", names.join(", ")))
         }
     }
 }

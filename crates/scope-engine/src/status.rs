@@ -4,10 +4,11 @@
 //! reports. Status line, log, summary and warnings are drawn from it, and read no report themselves.
 
 use crate::dumps::OpenDump;
+use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
+use crate::shared::Shared;
 use crate::thread_times::WorkerTime;
-use crate::worker::Shared;
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Usage;
 use scope_dump::evidence::SAMPLED_MAX;
@@ -66,19 +67,6 @@ pub struct SourceStatus {
     pub counters: SourceCounters,
     /// Why it failed, if it did.
     pub failure: Option<Arc<SourceError>>,
-}
-
-/// One live interface, all its workers together.
-#[derive(Clone, Debug)]
-pub struct InterfaceStatus {
-    /// Its source, as typed.
-    pub source: String,
-    /// The name that it is captured under.
-    pub interface: Arc<str>,
-    /// What the system calls it now: another name only where it is there and was renamed.
-    pub called: Arc<str>,
-    /// So far, over all the times that it was there.
-    pub counters: SourceCounters,
 }
 
 /// One worker.

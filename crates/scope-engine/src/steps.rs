@@ -53,11 +53,11 @@ impl ClockStep {
         match self.by_ns {
             _ if self.of_card => format!(
                 "a card's clock, which stamps packets, is {seconds:.3} s behind the times so far, at {to}: \
-                 windows that were open end there, windows from now on begin there"
+                 open windows end there, new ones begin there"
             ),
             by_ns if by_ns <= -ERA_STEP_NS => format!(
-                "the system's clock was set back by {seconds:.3} s, to {to}: windows that were open end \
-                 there, windows from now on begin there"
+                "the system's clock was set back by {seconds:.3} s, to {to}: open windows end there, new \
+                ones begin there"
             ),
             ..0 => format!("the system's clock was set back by {seconds:.3} s, to {to}"),
             _ => {

@@ -3,9 +3,9 @@
 use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
 use crate::failure::Failure;
+use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::{NicStatus, nic_facts};
 use crate::space::SpaceSummary;
-use crate::status::InterfaceStatus;
 use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
 use scope_events::Fact;

@@ -123,7 +123,9 @@ impl Triggers {
         let (left, free): (Vec<_>, Vec<_>) =
             state.leaving.drain(..).partition(|trigger| Arc::strong_count(trigger) > 1);
         state.leaving = left;
-        free.iter().for_each(|trigger| add(&mut state.gone, &trigger.config().name, &trigger.counts()));
+        for trigger in &free {
+            add(&mut state.gone, &trigger.config().name, &trigger.counts());
+        }
         state.leaving.is_empty()
     }
 

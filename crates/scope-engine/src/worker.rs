@@ -1,58 +1,14 @@
 //! One worker: a thread that polls its source until it ends. What comes goes through the packet path
 //! (`path.rs`).
 
-use crate::dumps::Dumps;
-use crate::lockstep::Lockstep;
 use crate::path::Path;
-use crate::plan::SourceEntry;
 use crate::report::Reporter;
-use crate::steps::Steps;
-use crate::triggers::Triggers;
-use scope_events::Events;
-use scope_filter::Filter;
+use crate::shared::{Part, Shared};
 use scope_machine::cpus::pin_this_thread;
-use scope_packet::{Clock, GapReason, Moment, time};
-use scope_ring::{ClaimGroup, Ring};
+use scope_packet::{GapReason, time};
 use scope_source::{Polled, Source, Timing};
 use scope_spelling::values::format_cpus;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// What all workers of a run share.
-pub struct Shared {
-    /// The ring.
-    pub ring: Arc<Ring>,
-    /// Triggers.
-    pub triggers: Triggers,
-    /// Dumps.
-    pub dumps: Arc<Dumps>,
-    /// Event log.
-    pub events: Arc<Events>,
-    /// Keeps workers that can wait together.
-    pub lockstep: Lockstep,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// Steps of the system's clock.
-    pub steps: Steps,
-    /// The sources are to stop.
-    pub stop: AtomicBool,
-    /// Workers that have ended, and who wants to know it at once.
-    pub ended: AtomicUsize,
-    /// The run's main thread.
-    pub main: std::thread::Thread,
-}
-
-impl Shared {
-    /// The last that was heard, from which a fire by hand reaches back; before anything was, what the
-    /// system's clock shows.
-    pub fn last_heard(&self) -> Moment {
-        let era = self.ring.era();
-        match self.ring.heard_in(era) {
-            Some((_, heard_ns)) => Moment::new(era, heard_ns),
-            None => Moment::new(era.max(self.steps.era()), self.clock.wall_ns()),
-        }
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// A source, and what its packets may have of the ring.
 pub struct Feed {
@@ -62,22 +18,6 @@ pub struct Feed {
     pub parts: Vec<Part>,
     /// CPUs that its worker runs on; empty: any.
     pub cpus: Vec<u32>,
-}
-
-/// What the packets of one part of a source may have of the ring.
-#[derive(Clone, Debug, Default)]
-pub struct Part {
-    /// Whose segments its lanes claim.
-    pub group: ClaimGroup,
-    /// Only packets that it takes are recorded, and shown to the triggers.
-    pub prefilter: Option<Filter>,
-}
-
-impl Part {
-    /// As the source's entry says.
-    pub fn of(entry: &SourceEntry) -> Part {
-        Part { group: entry.group, prefilter: entry.prefilter.clone() }
-    }
 }
 
 /// Polls the source until it ends. `index` is the worker's number in the run; what it says of itself it says

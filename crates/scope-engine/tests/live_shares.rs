@@ -5,9 +5,10 @@ use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
+use scope_engine::shared::{Part, Shared};
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
-use scope_engine::worker::{Feed, Part, Shared, work};
+use scope_engine::worker::{Feed, work};
 use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::{

@@ -1,10 +1,11 @@
-//! The command line as written: every value is still text, so that all faults can be told at once.
+//! The command line as written: every value is still text, so that all faults can be reported at once.
 
 use crate::help;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use scope_config::Settings;
+use scope_source::spec;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -18,8 +19,7 @@ fn version() -> String {
     )
 }
 
-/// A storage oscilloscope for networks: records every packet all the time, and hands over those around a
-/// trigger.
+/// A storage oscilloscope for networks: records every packet all the time, and dumps those around a trigger.
 #[derive(Debug, Parser)]
 #[command(name = "wirescope", version = version(), after_help = help::EXAMPLES, max_term_width = 80)]
 #[command(disable_help_flag = true, args = help::help_flags())]
@@ -38,22 +38,22 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Explain a filter: what it means, its program, what it matches in a file, what it costs
     Filter(FilterArgs),
-    /// Say what this machine can sustain at which packet size, and what limits it
+    /// Measure what this machine can sustain at which packet size, and what limits it
     Bench(BenchArgs),
-    /// Check a configuration file, or show what holds
+    /// Check a configuration file, or show the resulting settings
     #[command(after_help = help::CONFIG_EXAMPLES)]
     Config {
         /// What to do with it.
         #[command(subcommand)]
         what: ConfigVerb,
     },
-    /// List the interfaces, what is known of them, and what is missing to capture there
+    /// List the interfaces, their properties, and what is missing to capture on them
     Devices(DevicesArgs),
-    /// Say where a run loses packets, how sure that is, and what to change
+    /// Find where a run loses packets, how certain that is, and what to change
     Doctor(DoctorArgs),
     /// Print a shell's completions
     Completions {
-        /// For which shell.
+        /// The shell.
         #[arg(value_name = "SHELL")]
         shell: Shell,
     },
@@ -65,13 +65,13 @@ pub enum Verb {
 /// `wirescope config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Name every fault of a file; creates nothing, opens no source
+    /// Report every fault of a file; create nothing, open no source
     Check {
         /// The configuration file.
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print what would hold, and where each value comes from: default, file or flag
+    /// Print the resulting settings, and where each value comes from: default, file or flag
     #[command(override_usage = help::SHOW_USAGE, after_help = help::SHOW_FIRST, after_long_help = help::SHOW_ALL)]
     Show(Box<RunArgs>),
 }
@@ -91,19 +91,19 @@ pub struct RunArgs {
     /// The same as --source file:FILE. May be given several times.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Record", value_hint = ValueHint::FilePath)]
     pub read: Vec<String>,
-    /// Any source, as synth:rate=10k,time=5s: generated traffic
+    /// Any source, such as synth:rate=10k,time=5s (generated traffic)
     ///
     /// May be given several times.
     #[arg(long, value_name = "SRC", help_heading = "Record")]
     pub source: Vec<String>,
-    /// Keep so many bytes of each packet, where a source has no snaplen= of its own; 0: all
+    /// Keep at most this many bytes of each packet, unless a source has its own snaplen=; 0: all
     #[arg(short = 's', long, value_name = "BYTES", help_heading = "Record", allow_hyphen_values = true)]
     pub snap_len: Option<String>,
-    /// Record only packets that match this filter, where a source has no prefilter= of its own; in the kernel
-    /// where it means the same
+    /// Record only packets that match this filter, unless a source has its own prefilter=; the kernel
+    /// evaluates it where it can
     #[arg(long, value_name = "EXPR", help_heading = "Record")]
     pub prefilter: Option<String>,
-    /// Omit the ssh session that this was started from: exclude-self=on for every interface
+    /// Do not capture the ssh session that started this run; means exclude-self=on for every interface
     #[arg(long, help_heading = "Record")]
     pub exclude_self: bool,
 
@@ -116,28 +116,28 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub ring: String,
-    /// Size of a segment, 64KiB to 2MiB [default: picked to fit the ring and its lanes]
+    /// Segment size, 64KiB to 2MiB [default: chosen to fit the ring and its lanes]
     #[arg(long, value_name = "SIZE", help_heading = "Keep in memory", allow_hyphen_values = true)]
     pub segment: Option<String>,
     /// Lock the ring's memory, so that it is never swapped out
     #[arg(long, help_heading = "Keep in memory")]
     pub mlock: bool,
-    /// Take the ring's memory from this NUMA node only
+    /// Allocate the ring on this NUMA node only
     #[arg(long, value_name = "NODE", help_heading = "Keep in memory")]
     pub numa: Option<String>,
 
-    /// Dump what is around each packet that matches this filter
+    /// Start a dump for each packet that matches this filter
     ///
     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
-    /// What a dump keeps, as 'host $srcIP' or '$flow'; '' is everything [default: what went between the hit's
-    /// two hosts]
+    /// What a dump keeps, such as 'host $srcIP' or '$flow'; '' is everything [default: what the hit's two
+    /// hosts sent each other]
     ///
-    /// The n-th is for the n-th trigger, a single one for all.
+    /// The n-th belongs to the n-th trigger, a single one to all.
     #[arg(long, value_name = "TEMPLATE", alias = "dumper-expr", help_heading = "Watch for triggers")]
     pub dump: Vec<String>,
-    /// How far dumps reach back before the hit; a bare number is seconds
+    /// How much time before the hit a dump covers; a plain number is seconds
     #[arg(
         long,
         value_name = "TIME",
@@ -147,7 +147,7 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub before: String,
-    /// How far dumps reach on behind the last hit
+    /// How much time after the last hit a dump covers
     #[arg(
         long,
         value_name = "TIME",
@@ -157,27 +157,26 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub after: String,
-    /// How long a trigger that has fired doesn't fire again for a hit with the same values [default: 1s; of
-    /// capture files 0]
+    /// How long after a fire hits with the same values start no new dump [default: 1s; for capture files 0]
     #[arg(long, value_name = "TIME", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub holdoff: Option<String>,
     /// Hold off by these values instead, such as '$srcIP'; '' for the whole trigger [default: those that the
-    /// template takes]
+    /// template uses]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Watch for triggers")]
     pub holdoff_key: Option<String>,
     /// Disarm each trigger after its first fire
     #[arg(long, help_heading = "Watch for triggers")]
     pub single: bool,
-    /// End after so many dumps
+    /// End the run after this many dumps
     #[arg(long, value_name = "N", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,
-    /// Most dumps at once [default: 8; of capture files 1024]; half of the ring's segments are held for them
+    /// Most dumps open at once; together they can hold half of the ring [default: 8; for capture files 1024]
     #[arg(long, value_name = "N", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub dumps_max: Option<String>,
-    /// How filters see VLAN tags: through them, or exactly as libpcap does
+    /// How filters treat VLAN tags: look through them, or do exactly what libpcap does
     #[arg(long, value_name = "RULE", default_value = "transparent", help_heading = "Watch for triggers", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
-    /// What evaluates filters: machine code, or the interpreter, which answers the same
+    /// What evaluates filters: machine code or the interpreter, with the same results
     #[arg(long, value_name = "ENGINE", default_value = "native", help_heading = "Watch for triggers", value_parser = Words(&["native", "interpreter"]))]
     pub filter_engine: String,
 
@@ -189,20 +188,21 @@ pub struct RunArgs {
     /// A name in .pcap gets a pcap file, any other pcapng.
     #[arg(short = 'w', long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
-    /// With -w: every window of the run in that one file
+    /// With -w: write every window of the run into that one file
     ///
-    /// Each packet stands there once, in order. The file is written when the run ends.
+    /// Each packet is in it once, in order. The file is written when the run ends.
     #[arg(long, help_heading = "Write dumps")]
     pub all: bool,
-    /// Form of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w
+    /// Format of dumps: pcapng, or pcap with the facts in a text file beside it [default: pcap for -w
     /// FILE.pcap, else pcapng]
     #[arg(long, value_name = "FORM", help_heading = "Write dumps", value_parser = Words(&["pcapng", "pcap"]))]
     pub dump_format: Option<String>,
-    /// Bytes that all dumps in the folder may take, those of earlier runs and of others that go on there
-    /// included; then new ones are refused
+    /// Most bytes that all dumps in the folder may take, those of other runs included; beyond that new dumps
+    /// are refused
     #[arg(long, value_name = "SIZE", help_heading = "Write dumps", allow_hyphen_values = true)]
     pub dump_budget: Option<String>,
-    /// Free space of the folder's file system that dumps leave, as 5GiB or 10%; then new ones are refused
+    /// Free space that dumps leave on the folder's file system, such as 5GiB or 10%; below that new dumps are
+    /// refused
     #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Write dumps", allow_hyphen_values = true)]
     pub dump_min_free: Option<String>,
     /// Delete the oldest dumps in the folder instead of refusing new ones
@@ -212,11 +212,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub ring_out: Option<PathBuf>,
 
-    /// Run this command after each dump, by /bin/sh -c, with the facts in its environment: WIRESCOPE_FILE and
-    /// others
+    /// Run this command after each dump, by /bin/sh -c, with the dump's facts in its environment:
+    /// WIRESCOPE_FILE and others
     #[arg(long, value_name = "CMD", help_heading = "Run a command after each dump", value_hint = ValueHint::CommandString)]
     pub exec: Option<String>,
-    /// Most commands at once; further dumps wait for theirs
+    /// Most commands at once; further ones wait
     #[arg(
         long,
         value_name = "N",
@@ -225,7 +225,7 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub exec_max: String,
-    /// How long a command may take before it is ended
+    /// How long a command may run before it is ended
     #[arg(
         long,
         value_name = "TIME",
@@ -234,21 +234,20 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub exec_timeout: String,
-    /// Folder where commands may write, besides a temporary one of their own; may be given several times
+    /// Folder that commands may write to, besides their temporary one; may be given several times
     #[arg(long, value_name = "DIR", help_heading = "Run a command after each dump", value_hint = ValueHint::DirPath)]
     pub exec_write: Vec<PathBuf>,
-    /// Variable of this environment that commands find, besides PATH, LANG, HOME and TZ; may be given several
-    /// times
+    /// Environment variable that commands get, besides PATH, LANG, HOME and TZ; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "Run a command after each dump")]
     pub exec_env: Vec<String>,
 
     /// Print the summary as one JSON object, and nothing else on standard output
     #[arg(long, value_name = "FORM", help_heading = "Report", value_parser = Words(&["json"]))]
     pub summary: Option<String>,
-    /// What standard error is written in: lines of text, or one JSON object a line
+    /// Format of standard error: lines of text, or one JSON object per line
     #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Report", value_parser = Words(&["text", "json"]))]
     pub log_format: String,
-    /// How often the log has a status line, at least 1s
+    /// How often the log gets a status line, at least 1s
     #[arg(
         long,
         value_name = "TIME",
@@ -257,28 +256,38 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub status_every: String,
-    /// Say only warnings and failures, and no summary in words
+    /// Print only warnings and failures, and no summary in text
     #[arg(short = 'q', long, help_heading = "Report")]
     pub quiet: bool,
-    /// Also a line for each worker and open dump
+    /// Also print a line for each worker, interface and open dump
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = "Report")]
     pub verbose: u8,
 
-    /// User to be once sockets and files are open, when started as root: NAME, UID or UID:GID; root: stay
-    /// root, without capabilities [default: the first who can write to the folder of wirescope, that folder's
-    /// owner, nobody, root]
+    /// User to become when started as root, once sockets and files are open: NAME, UID or UID:GID; root: stay
+    /// root, without capabilities [default: the first who can write to the dump folder: wirescope, its owner,
+    /// nobody, root]
     #[arg(long, value_name = "NAME", help_heading = "Rights", allow_hyphen_values = true)]
     pub user: Option<String>,
     /// Try in every thread what must not be possible any more; one JSON object on standard output
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
 
-    /// Take settings from this file; flags override it
+    /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// The same as above, each with where it came from
     #[arg(skip)]
     pub settings: Settings,
+}
+
+impl RunArgs {
+    /// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
+    pub fn specs(&self) -> Vec<String> {
+        let given = self.source.iter().cloned();
+        let interfaces = self.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
+        let files = self.read.iter().map(|path| format!("file:{}", spec::escape(path)));
+        given.chain(interfaces).chain(files).collect()
+    }
 }
 
 /// `wirescope demo`.
@@ -300,10 +309,10 @@ pub struct FilterArgs {
     /// The filter, in the language of tcpdump; several words are one filter
     #[arg(value_name = "EXPR", required = true)]
     pub expression: Vec<String>,
-    /// Count what it matches in a capture file; '-' is standard input
+    /// Count the packets that it matches in a capture file; '-' is standard input
     #[arg(short = 'r', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub read: Option<String>,
-    /// How it sees VLAN tags: through them, or exactly as libpcap does
+    /// How it treats VLAN tags: look through them, or do exactly what libpcap does
     #[arg(long, value_name = "RULE", default_value = "transparent", value_parser = Words(&["transparent", "exact"]))]
     pub vlan: String,
     /// Explain it for this link type, by name or number [default: those of the file, or ETHERNET]
@@ -322,7 +331,7 @@ pub struct BenchArgs {
 /// `wirescope devices`.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
-    /// Print one JSON object; what a driver doesn't answer is null
+    /// Print one JSON object; null is what a driver doesn't report
     #[arg(long)]
     pub json: bool,
 }
@@ -331,16 +340,17 @@ pub struct DevicesArgs {
 #[derive(Debug, Args)]
 #[command(after_help = help::DOCTOR_EXAMPLES)]
 pub struct DoctorArgs {
-    /// The folder for dumps of a run
+    /// The dump folder of a run
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "pid"])]
     pub out: Option<PathBuf>,
-    /// The log of a run, wirescope.jsonl under whatever name
+    /// The log of a run: wirescope.jsonl, under any name
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "pid")]
     pub log: Option<PathBuf>,
-    /// The process of a run that is going on
+    /// The process number of a run that is still running
     #[arg(long, value_name = "N")]
     pub pid: Option<String>,
-    /// Which run of a log that holds several: the beginning of its run_id [default: the one that began last]
+    /// Which run, if the log holds several: the first letters of its run_id [default: the run that began
+    /// last]
     #[arg(long, value_name = "ID", conflicts_with = "pid")]
     pub run: Option<String>,
     /// Print one JSON object
@@ -351,7 +361,7 @@ pub struct DoctorArgs {
 /// `wirescope man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The command, as 'run' or 'config check' [default: the program itself]
+    /// The command, such as 'run' or 'config check' [default: the program itself]
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Write the pages of all commands into this folder, which must exist

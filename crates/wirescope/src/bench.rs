@@ -84,7 +84,7 @@ pub fn bench(args: &BenchArgs) -> Result<String, NoResult> {
     say(
         Level::Info,
         &format!(
-            "measuring for some 10 to 20 s with {} of memory; keep the machine quiet",
+            "measuring for 10 to 20 s, with {} of memory; keep the machine quiet",
             crate::words::size(ring_bytes)
         ),
     );

@@ -111,7 +111,7 @@ fn not_understood(fault: Fault, error: &clap::Error) -> Fault {
     match (error.source(), error.kind()) {
         (Some(cause), _) => fault.with_value(value).cause(cause.to_string()),
         (None, ErrorKind::InvalidValue) if value.is_empty() => {
-            fault.with_value("").cause("it is empty, and needs a value").remedy("write one, or leave it away")
+            fault.with_value("").cause("it is empty, and needs a value").remedy("write one, or omit it")
         }
         (None, kind) => fault.with_value(value).cause(kind.as_str().unwrap_or("it is not understood")),
     }
@@ -141,7 +141,7 @@ pub fn check(path: &Path) -> u8 {
                 say(Level::Warning, &format!("{file}: {line}"));
             }
             let line = format!(
-                "{file}: in order; what only a start can tell was not looked at: interfaces and files of \
+                "{file}: valid; only a start checks the rest: interfaces and files of \
                  sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
             );
             print_text(&line)

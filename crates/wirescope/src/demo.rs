@@ -52,7 +52,7 @@ pub fn demo(args: &DemoArgs) -> u8 {
 fn folder(given: Option<&Path>) -> Result<PathBuf, Fault> {
     let told = |path: &Path, error: io::Error| {
         let fault = Fault::of_thing(path.to_string_lossy()).cause(format!("can't be made: {error}"));
-        fault.remedy("give another by --out DIR")
+        fault.remedy("give another with --out DIR")
     };
     if let Some(path) = given {
         return std::fs::create_dir_all(path).map(|()| path.to_path_buf()).map_err(|error| told(path, error));
@@ -68,7 +68,7 @@ fn folder(given: Option<&Path>) -> Result<PathBuf, Fault> {
         }
     }
     let fault = Fault::of_thing(first).cause(format!("{FOLDERS_MAX} folders of that name are there"));
-    Err(fault.remedy("remove some, or give one by --out DIR"))
+    Err(fault.remedy("remove some, or give one with --out DIR"))
 }
 
 fn generated(folder: &Path) -> u8 {
@@ -167,14 +167,14 @@ fn contents(dump: &DumpSummary, path: &Path) -> Result<String, SourceError> {
     })?;
     while file.poll(&mut count)? != Polled::Ended {}
     let whole = match dump.complete {
-        true => "It is complete: of what was asked for, nothing is missing.".to_string(),
+        true => "It is complete: nothing of its window is missing.".to_string(),
         false => format!("It is {}.", words::completeness(dump)),
     };
     let path = path.display();
     Ok(format!(
         "  Trigger '{}' fired at {}: one UDP packet to port 60000.\n  \
          The dump holds {}: {} from before the trigger packet, {} from after it.\n  \
-         It was asked for: {}\n  {whole}\n  \
+         Its filter: {}\n  {whole}\n  \
          Open it with:  wireshark '{path}'\n            or:  tcpdump -n -r - < '{path}'",
         dump.trigger,
         iso(dump.time_ns),

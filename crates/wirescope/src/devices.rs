@@ -36,7 +36,7 @@ pub fn devices(args: &DevicesArgs) -> u8 {
 fn list(json: bool) -> Result<String, NoResult> {
     let failed = |cause: io::Error| {
         NoResult::Failed(
-            Fault::default().error(&cause).cause(format!("interfaces can't be asked for: {cause}")),
+            Fault::default().error(&cause).cause(format!("the interfaces can't be listed: {cause}")),
         )
     };
     let mut ethtool = Ethtool::open().map_err(failed)?;
@@ -50,13 +50,15 @@ fn list(json: bool) -> Result<String, NoResult> {
     }
     let mut text = String::new();
     for lines in nics.iter().map(|nic| lines(nic, &permission)) {
-        lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        for line in &lines {
+            text.push_str(&format!("{line}\n"));
+        }
     }
     if !elsewhere.is_empty() {
-        text.push_str("Interfaces of other network namespaces are seen from inside only:\n");
-        elsewhere.iter().for_each(|name| {
-            text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name)))
-        });
+        text.push_str("Interfaces of other network namespaces are visible only from inside:\n");
+        for name in &elsewhere {
+            text.push_str(&format!("  ip netns exec {} wirescope devices\n", shell_word(name)));
+        }
     }
     Ok(text)
 }

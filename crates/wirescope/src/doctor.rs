@@ -50,7 +50,7 @@ fn place(args: &DoctorArgs) -> Result<(PathBuf, Option<u64>), Fault> {
         (Some(folder), ..) => Ok((log_in(folder)?, None)),
         (_, Some(file), _) => Ok((file.clone(), None)),
         (.., Some(text)) => {
-            let fault = || Fault::of("pid").value(text, "is no number of a process");
+            let fault = || Fault::of("pid").value(text, "is not a process number");
             let pid = text.parse().map_err(|_| fault().remedy("find it with: pgrep -a wirescope"))?;
             Ok((system::log_of(pid).map_err(Fault::whole)?, Some(pid)))
         }
@@ -72,7 +72,7 @@ fn log_in(folder: &Path) -> Result<PathBuf, Fault> {
     {
         let shown = folder.display();
         let fault = fault(format!(
-            "{shown} holds no {EVENTS_FILE}: no run has had it as its folder, or its log was moved"
+            "{shown} holds no {EVENTS_FILE}: no run has written its log there, or the log was moved"
         ));
         return Err(fault.remedy("give a log with --log"));
     }
@@ -87,7 +87,7 @@ fn state(facts: &Facts) -> String {
         State::Running => format!("is running{process}"),
         State::Stopped => format!("is stopped{process}"),
         State::Dead => format!("is gone without a last line{process}"),
-        State::Unknown => "wrote no last line; whether it still runs isn't known".to_string(),
+        State::Unknown => "wrote no last line; whether it still runs is unknown".to_string(),
     }
 }
 
@@ -105,7 +105,7 @@ fn several(facts: &Facts) -> String {
     if facts.runs < 2 {
         return String::new();
     }
-    let this = if facts.newest { "this is the one that began last" } else { "this is the one asked for" };
+    let this = if facts.newest { "this is the one that began last" } else { "this is the one you asked for" };
     let mut text = format!(
         "The log holds {} runs; {this}{}. For another one:\n",
         number(facts.runs),
@@ -147,25 +147,27 @@ fn nothing_lost(facts: &Facts) -> &'static str {
     let whole = facts.unreadable_lines == 0 && !facts.headless && !facts.last_line_cut;
     match facts.state {
         State::Ended if whole => "Nothing is lost.\n",
-        State::Running | State::Stopped if whole => "Nothing is lost so far as its log tells.\n",
-        _ => "Its log tells of no loss.\n",
+        State::Running | State::Stopped if whole => "Its log shows no loss so far.\n",
+        _ => "Its log shows no loss.\n",
     }
 }
 
 fn words(facts: &Facts, found: &[Finding]) -> String {
     let told_ns = (facts.elapsed_s * 1e9) as i64;
-    let told = if told_ns > 0 { format!("; {} are told in its log", span(told_ns)) } else { String::new() };
+    let told = if told_ns > 0 { format!("; its log covers {}", span(told_ns)) } else { String::new() };
     let mut text = format!("{} {}{told}.\n", subject(facts), state(facts));
     if facts.specs.is_empty() {
-        text.push_str("What it captured its log doesn't say.\n");
+        text.push_str("Its log doesn't say what it captured.\n");
     }
     if facts.continues {
         text.push_str(
-            "Its log was moved meanwhile: dumps and warnings of before are in the file before this one.\n",
+            "Its log was moved during the run: earlier dumps and warnings are in the previous file.\n",
         );
     }
     if let Some(age_s) = facts.counts_age_s {
-        text.push_str(&format!("Losses are told within a second; its other counts are {age_s:.0} s old.\n"));
+        text.push_str(&format!(
+            "Losses are reported within a second; its other counts are {age_s:.0} s old.\n"
+        ));
     }
     text.push_str(&several(facts));
     if !found.iter().any(|finding| finding.loses) {
@@ -174,8 +176,8 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
     let mut part = "";
     for (at, finding) in found.iter().enumerate() {
         let next = match (finding.loses, finding.follows.is_empty()) {
-            (true, true) => "What is lost, the most first:\n",
-            (true, false) => "What follows from that:\n",
+            (true, true) => "Losses, the largest first:\n",
+            (true, false) => "What follows from them:\n",
             (false, _) => "Worth knowing:\n",
         };
         if part != next {
@@ -189,7 +191,9 @@ fn words(facts: &Facts, found: &[Finding]) -> String {
             .collect();
         let from = if from.is_empty() { String::new() } else { format!("; see {}", from.join(" and ")) };
         text.push_str(&format!("{}. {}{from}\n", at + 1, finding_words(finding)));
-        finding.remedies.iter().for_each(|remedy| text.push_str(&format!("     - {remedy}\n")));
+        for remedy in &finding.remedies {
+            text.push_str(&format!("     - {remedy}\n"));
+        }
     }
     text
 }

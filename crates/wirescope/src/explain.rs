@@ -78,12 +78,14 @@ fn vlan_rule(text: &str) -> Result<VlanRule, Fault> {
     match text {
         "transparent" => Ok(VlanRule::Transparent),
         "exact" => Ok(VlanRule::Exact),
-        other => Err(Fault::of("vlan").value(other, "is no rule").remedy("write transparent or exact")),
+        other => {
+            Err(Fault::of("vlan").value(other, "is not a VLAN rule").remedy("write transparent or exact"))
+        }
     }
 }
 
 fn link_type(text: &str) -> Result<LinkType, Fault> {
-    let fault = || Fault::of("link-type").value(text, "is no link type that has a name here");
+    let fault = || Fault::of("link-type").value(text, "is not a known link type");
     LinkType::named(text).ok_or_else(|| fault().remedy("write e.g. ETHERNET, RAW, LINUX_SLL2, or its number"))
 }
 
@@ -116,7 +118,7 @@ fn of_link(filter: &Filter, link: LinkType) -> Result<OfLink, NoResult> {
 /// What was found; its counts only where the packets are a file's.
 fn told(filter: &Filter, link: LinkType, taken: Taken, counted: bool) -> Result<OfLink, NoResult> {
     if let Some(lost) = taken.tally.lost_by_screen() {
-        let fault = Fault::whole(format!("screening loses {lost} packets that the filter takes"));
+        let fault = Fault::whole(format!("screening loses {lost} packets that the filter matches"));
         return Err(NoResult::Failed(fault.remedy("this is a defect, please report it")));
     }
     let cost = match taken.sample.is_empty() {

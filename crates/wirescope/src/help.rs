@@ -61,11 +61,11 @@ Examples:
   # cut such windows out of a capture file
   wirescope run -r trace.pcapng --trigger 'udp port 60000' --out dumps
 
-  # see it work, without privileges
+  # see a demonstration, without privileges
   wirescope demo
 
-Each command has a help of its own, as 'wirescope run --help', and a manual
-page, as 'wirescope man run'.
+Each command has its own help, such as 'wirescope run --help', and manual
+page, such as 'wirescope man run'.
 ";
 
 pub const RUN_USAGE: &str = "\
@@ -94,18 +94,18 @@ Forms of a source:
         live capture; also block=1MiB, blocks=64, timeout=4ms (chosen from
         the link's speed), exclude-self=on
   pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
-        live capture through libpcap, where the one above can't be had
+        live capture through libpcap, where afpacket is not available
   file:PATH[,pace=1][,workers=2][,snaplen=128]
         pcap or pcapng; file:- is standard input
   synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
         generated traffic; also ipv6=, packets=, pace=max, start=, workers=
 
   Each also has:
-    share=30%       so much of the ring keeps what this source brings; no
-                    other source evicts it; all shares are at most 90%
-    prefilter=EXPR  only packets that it matches are recorded
-    cpus=2-3        its workers are pinned to these CPUs
-    numa=0          its workers run on the CPUs of this node
+    share=30%       reserve this part of the ring for this source: no other
+                    source evicts its packets; all shares: at most 90%
+    prefilter=EXPR  record only packets that match
+    cpus=2-3        pin its workers to these CPUs
+    numa=0          run its workers on the CPUs of this node
 
   A comma inside a PATH or a value is written '\\,'. Live traffic and files
   don't mix in one run.
@@ -120,15 +120,15 @@ Signals:
                    summary; a second one, 200 ms later, ends at once
   SIGUSR1          dump the last --before of everything, at once; triggers
                    stay as they are
-  SIGHUP           go on in a new log if wirescope.jsonl was moved away;
+  SIGHUP           continue in a new log if wirescope.jsonl was moved;
                    with --config: read the file again; triggers, windows
-                   and limits change between two packets, what can't is
-                   named
+                   and limits change between two packets; other settings
+                   wait for the next start, and the run names them
 
 Exit codes:
   0  done
-  1  something promised was not done, as a dump that is not complete
-  2  refused, nothing was begun
+  1  something promised was not done, for example, a dump is not complete
+  2  refused before anything began
 
 Examples:
   # keep 30 s before and 10 s after each packet to UDP port 60000
@@ -156,9 +156,9 @@ Examples:
 ";
 
 pub const CONFIG_EXAMPLES: &str = "\
-A configuration file is TOML with the long names of run's flags as keys; flags
-override it, also what a [[trigger]] says of itself; --single=false undoes a
-switch. On SIGHUP a run reads its file again.
+A configuration file is TOML. Its keys are the long names of run's flags. Flags
+override the file, the settings of a [[trigger]] included; --single=false turns
+a switch off. On SIGHUP a run reads its file again.
 
 Examples:
   # all settings with their defaults: the beginning of a file
@@ -221,7 +221,7 @@ Exit codes:
   2  it can't look, with the reason
 
 Examples:
-  # the run that writes its dumps here, be it running, ended or dead
+  # the run that writes its dumps here, running, ended or dead
   wirescope doctor --out dumps
 
   # the run of this process

@@ -1,7 +1,5 @@
-//! Whether what is said goes to systemd's journal, which takes each line's priority from its beginning
-//! (`sd-daemon(3)`).
+//! Whether standard error is systemd's journal, and whether both outputs go to one place.
 
-use crate::speech::Level;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,16 +19,7 @@ pub fn is_standard_error() -> bool {
     }
 }
 
-/// What stands in front of a line of this level.
-pub fn priority(level: Level) -> &'static str {
-    match level {
-        Level::Info => "<6>",
-        Level::Warning => "<4>",
-        Level::Error => "<3>",
-    }
-}
-
-/// Whether standard output and standard error go to the same place, so that nothing needs to be told on both.
+/// Whether standard output and standard error go to the same place, so that nothing needs to be printed on both.
 pub fn outputs_are_one() -> bool {
     let of = |opened: io::Result<std::os::fd::OwnedFd>| {
         let metadata = std::fs::File::from(opened.ok()?).metadata().ok()?;

@@ -146,7 +146,7 @@ fn known_elsewhere(error: &clap::Error, words: &[String]) -> Option<String> {
             let file = words.get(2).filter(|file| file.ends_with(".toml"))?;
             let file = shell_word(file);
             return Some(format!(
-                "which of both? wirescope config check {file}, or: wirescope config show --config {file}"
+                "which one? wirescope config check {file}, or: wirescope config show --config {file}"
             ));
         }
         (ErrorKind::InvalidSubcommand, command) => return tcpdump_words::no_command(command, &words[2..]),
@@ -189,9 +189,9 @@ fn run(matches: &ArgMatches) -> u8 {
     }
     let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
     if json || stdout_taken {
-        stdio::closed_stdout()
-            .into_iter()
-            .for_each(|warning| say(Level::Warning, &format!("wirescope: {warning}")));
+        if let Some(warning) = stdio::closed_stdout() {
+            say(Level::Warning, &format!("wirescope: {warning}"));
+        }
     }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => {
@@ -225,7 +225,9 @@ fn run(matches: &ArgMatches) -> u8 {
 
 /// Tells the summary on standard error, where the dump has taken standard output.
 fn tell_summary(text: &str) -> u8 {
-    text.lines().for_each(|line| say(Level::Info, line));
+    for line in text.lines() {
+        say(Level::Info, line);
+    }
     DONE
 }
 
@@ -248,7 +250,9 @@ fn told(result: Result<String, NoResult>) -> u8 {
 
 /// Tells all faults of what was asked for.
 fn refused(faults: &[Fault]) -> u8 {
-    faults.iter().for_each(speech::say_fault);
+    for fault in faults {
+        speech::say_fault(fault);
+    }
     REFUSED
 }
 

@@ -10,8 +10,8 @@ pub mod sources;
 pub mod triggers;
 
 use crate::args::RunArgs;
-use crate::config::reload::Reloader;
 use faults::{Faults, of_ring, such_as};
+use scope_config::Settings;
 use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::{FilterEngine, VlanRule};
@@ -47,15 +47,15 @@ pub enum Look<'a> {
     Known(&'a [LinkType]),
 }
 
-/// A run as meant, and how it is told.
+/// A run as meant, and how it is reported.
 #[derive(Debug)]
 pub struct Planned {
     /// For the engine.
     pub run: RunPlan,
     /// Bytes and number of the ring's segments.
     pub segments: (usize, usize),
-    /// Reads the configuration file again, where there is one.
-    pub reload: Option<Reloader>,
+    /// The settings that it was made of.
+    pub settings: Settings,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -76,7 +76,9 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         "exact" => VlanRule::Exact,
         other => {
             if other != "transparent" {
-                faults.add(Fault::of("vlan").value(other, "is no rule").remedy("write transparent or exact"));
+                faults.add(
+                    Fault::of("vlan").value(other, "is not a VLAN rule").remedy("write transparent or exact"),
+                );
             }
             VlanRule::Transparent
         }
@@ -97,7 +99,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
             if other != "native" {
                 faults.add(
                     Fault::of("filter-engine")
-                        .value(other, "is no engine")
+                        .value(other, "is not an engine")
                         .remedy("write native or interpreter"),
                 );
             }
@@ -120,21 +122,21 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
-            flags: "write json, or leave the flag away for plain words".to_string(),
-            file: "write json, or leave it away for plain words".to_string(),
+            flags: "write json, or omit the flag for plain text".to_string(),
+            file: "write json, or omit it for plain text".to_string(),
         };
-        faults.add(Fault::of("summary").value(form, "is no form of a summary").remedy(remedy));
+        faults.add(Fault::of("summary").value(form, "is not a summary format").remedy(remedy));
     }
     if !["text", "json"].contains(&args.log_format.as_str()) {
         faults.add(
             Fault::of("log-format")
-                .value(&args.log_format, "is no form of a log")
+                .value(&args.log_format, "is not a log format")
                 .remedy("write text or json"),
         );
     }
     if args.quiet && args.verbose > 0 {
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
-        faults.add(Fault::of("quiet").cause(cause).remedy("leave one of both out"));
+        faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
@@ -165,11 +167,10 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         rights: Some(rights),
     };
     let live = Live { triggers, before_ns: times.before_ns, dumps_max: dumps_max as usize, exit_after };
-    let reload = Reloader::of(&args.settings, &fixed.link_types);
     Ok(Planned {
         run: RunPlan { fixed, live },
         segments,
-        reload,
+        settings: args.settings.clone(),
         json: args.summary.is_some(),
         stdout_taken,
         verbose: args.verbose > 0,
@@ -198,7 +199,7 @@ fn count(key: &'static str, text: &str, max: u64, faults: &mut Faults<'_>) -> u6
         Ok(number) if (1..=max).contains(&number) => return number,
         Ok(number) if number > max => fault.value(text, "is too many").remedy(format!("at most {max}")),
         Ok(_) => fault.with_value(text).cause("0 is too few").remedy("write 1 or more"),
-        Err(_) => fault.value(text, "is no whole number").remedy(such_as(key, "4")),
+        Err(_) => fault.value(text, "is not a whole number").remedy(such_as(key, "4")),
     });
     1
 }
@@ -253,7 +254,7 @@ fn memory(
     let node = args.numa.as_ref().and_then(|text| match text.parse::<u32>() {
         Ok(node) => Some(node),
         Err(_) => {
-            faults.add(Fault::of("numa").value(text, "is no number of a node").remedy(such_as("numa", "0")));
+            faults.add(Fault::of("numa").value(text, "is not a node number").remedy(such_as("numa", "0")));
             None
         }
     });

@@ -38,15 +38,15 @@ pub enum Ended {
 }
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
-pub fn record(mut planned: Planned, control: &Arc<Control>) -> Ended {
-    let mut reload = planned.reload.take();
+pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
+    let mut reload = Reloader::of(&planned.settings, &planned.run.fixed.link_types);
     if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
         let fault = Fault::of("config").error(&error);
         return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));
     }
     if let Err(error) = listen(control, reload) {
         let fault = Fault::of_thing("signals").error(&error);
-        return Ended::Refused(fault.cause(format!("can't be listened to: {error}")));
+        return Ended::Refused(fault.cause(format!("can't be handled: {error}")));
     }
     let teller = Teller::new(planned.verbose, words::ready(&planned.run));
     if planned.verbose {
@@ -96,7 +96,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
                 SIGUSR1 => send(&control, Order::Fire(Which::Hand), "SIGUSR1: no dump by hand"),
                 SIGCONT => send(&control, Order::NoteResumed, "SIGCONT: not noted in the log"),
                 SIGHUP => {
-                    send(&control, Order::ReopenLog, "SIGHUP: the log isn't opened anew");
+                    send(&control, Order::ReopenLog, "SIGHUP: the log isn't reopened");
                     // One that waits already is as good as two.
                     let _ = reload.as_ref().map(|wake| wake.try_send(()));
                 }
@@ -109,7 +109,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
                 _ => {
                     // Files in the making have no name yet: they vanish with the process.
                     control.end_at_once("stopped by a second signal");
-                    say(Level::Error, "wirescope: stopped twice; ended at once, without a summary");
+                    say(Level::Error, "wirescope: second signal: ended at once, without a summary");
                     std::process::exit(1);
                 }
             }
@@ -131,7 +131,7 @@ fn ring_words(planned: &Planned) -> String {
     let (bits_per_s, rate) = rate(&planned.run);
     let shares = planned.run.fixed.sources.iter().filter_map(|entry| {
         let share = planned.run.fixed.shares[entry.group.share()?];
-        Some(format!("; {}% of it only for '{}'", share.percent, entry.spec))
+        Some(format!("; {}% of it reserved for '{}'", share.percent, entry.spec))
     });
     words::ring(segment_bytes as u64, segments as u64, bits_per_s, &rate) + &shares.collect::<String>()
 }

@@ -1,7 +1,7 @@
-//! What is said on standard error: lines of text for people, or one JSON object a line for programs.
+//! What is printed on standard error: lines of text for people, or one JSON object a line for programs.
 //!
-//! No control character of foreign text (names of interfaces in capture files, output of commands) is said as
-//! it is. In systemd's journal each line has its priority in front.
+//! No control character of foreign text (names of interfaces in capture files, output of commands) is printed
+//! as it is. In systemd's journal each line has its priority in front.
 
 use crate::journal;
 use scope_events::now_ns;
@@ -40,31 +40,36 @@ pub enum Level {
     Error,
 }
 
-/// One for the whole process: whoever speaks, speaks so. Text before it is chosen.
+/// One format for the whole process; text until it is chosen.
 static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
 
 /// Whether standard error is systemd's journal.
 static JOURNAL: LazyLock<bool> = LazyLock::new(journal::is_standard_error);
 
-/// Nothing but warnings and errors is said.
+/// Only warnings and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From here on nothing but warnings and errors is said.
+/// From here on only warnings and errors are printed.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether only warnings and errors are said.
+/// Whether only warnings and errors are printed.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// What stands in front of each line.
+/// What precedes each line: in the journal its priority (`sd-daemon(3)`).
 fn priority(level: Level) -> &'static str {
-    if *JOURNAL { journal::priority(level) } else { "" }
+    match level {
+        _ if !*JOURNAL => "",
+        Level::Info => "<6>",
+        Level::Warning => "<4>",
+        Level::Error => "<3>",
+    }
 }
 
-/// Chooses the form, once, before anything is said.
+/// Chooses the format, once, before anything is printed.
 pub fn choose(format: LogFormat) {
     let _ = CHOSEN.set(format);
 }
@@ -74,7 +79,7 @@ pub fn is_json() -> bool {
     CHOSEN.get() == Some(&LogFormat::Json)
 }
 
-/// Says something in one or several lines. Nobody to read it is no reason to stop.
+/// Prints one or several lines. If nobody reads them, the program still goes on.
 pub fn say(level: Level, text: &str) {
     if level == Level::Info && is_quiet() {
         return;
@@ -87,7 +92,7 @@ pub fn say(level: Level, text: &str) {
     }
 }
 
-/// Says a fault: as text, and in JSON also as an object.
+/// Prints a fault: as text, and in JSON also as an object.
 pub fn say_fault(fault: &Fault) {
     let text = format!("wirescope: {fault}");
     match is_json() {
@@ -98,7 +103,7 @@ pub fn say_fault(fault: &Fault) {
     }
 }
 
-/// Says an event with its facts, in JSON.
+/// Prints an event with its facts, in JSON.
 pub fn say_event(level: Level, event: &str, text: &str, facts: Map<String, Value>) {
     if level == Level::Info && is_quiet() {
         return;

@@ -16,12 +16,13 @@ const FLAGS: [(&str, &str); 43] = [
     ),
     (
         "-C",
-        "files aren't cut by size: each dump is a file of its own; --dump-budget 50GiB bounds what all of \
+        "dumps aren't split by size: each dump is a file of its own; --dump-budget 50GiB bounds what all of \
          them take",
     ),
     (
         "-G",
-        "files aren't cut by time: each dump is a file of its own, from --before to --after around its trigger",
+        "dumps aren't split by time: each dump is a file of its own, from --before to --after around its \
+        trigger",
     ),
     ("-W", "files aren't counted; --dump-budget 50GiB --dump-rotate keeps the newest"),
     (
@@ -30,8 +31,8 @@ const FLAGS: [(&str, &str); 43] = [
          bounds dumps",
     ),
     ("-a", "--exit-after N ends a run after N dumps, and 'timeout 60 wirescope run ...' after a time"),
-    ("-n", "names are never resolved; leave it out"),
-    ("-N", "names are never resolved; leave it out"),
+    ("-n", "names are never resolved; omit it"),
+    ("-N", "names are never resolved; omit it"),
     (
         "-A",
         "packets aren't printed; read a dump with: tcpdump -A -r FILE, or: wirescope run ... -w - | tcpdump \
@@ -54,8 +55,8 @@ const FLAGS: [(&str, &str); 43] = [
     ),
     ("-t", "packets aren't printed; read a dump with: tcpdump -t -r FILE; times are kept in nanoseconds"),
     ("-j", "time stamps are the kernel's, in nanoseconds; nothing chooses others"),
-    ("-l", "nothing is printed for each packet, so nothing is buffered; leave it out"),
-    ("-U", "a pipe (-w -) is handed each packet as it comes; leave it out"),
+    ("-l", "nothing is printed for each packet, so nothing is buffered; omit it"),
+    ("-U", "a pipe (-w -) is handed each packet as it comes; omit it"),
     ("-p", "promiscuous mode is switched off in the source: --source afpacket:eth0,promisc=off"),
     (
         "-B",
@@ -73,8 +74,8 @@ const FLAGS: [(&str, &str); 43] = [
     ),
     ("-Y", "a trigger is --trigger 'EXPR', in the language of tcpdump; 'wirescope filter EXPR' explains one"),
     ("-Z", "the user to become is --user NAME"),
-    ("-K", "checksums aren't checked; leave it out"),
-    ("-S", "packets aren't printed; leave it out. So many bytes of each are kept by -s BYTES"),
+    ("-K", "checksums aren't checked; omit it"),
+    ("-S", "packets aren't printed; omit it. -s BYTES keeps that many bytes of each packet"),
     ("-T", "packets aren't printed; read a dump with: tshark -T json -r FILE"),
     ("-z", "a command after each dump is --exec 'CMD'"),
     ("-y", "an interface is captured with the link type that it has; nothing chooses another"),
@@ -89,10 +90,10 @@ const FLAGS: [(&str, &str); 43] = [
         "a wireless card is put into monitor mode before the run: ip link set wlan0 down; iw dev wlan0 set \
          type monitor; ip link set wlan0 up",
     ),
-    ("-J", "times are kept in nanoseconds; leave it out"),
+    ("-J", "times are kept in nanoseconds; omit it"),
     (
         "-O",
-        "filters are compiled as fast as they can be; leave it out. 'wirescope filter EXPR' shows the \
+        "filters are compiled as fast as they can be; omit it. 'wirescope filter EXPR' shows the \
          program",
     ),
     ("-R", "a trigger is --trigger 'EXPR', in the language of tcpdump; a capture file is read by -r FILE"),
@@ -100,9 +101,9 @@ const FLAGS: [(&str, &str); 43] = [
     ("-V", "packets aren't printed; read a dump with: tshark -V -r FILE"),
     ("-E", "nothing is decrypted; do so with a dump: tcpdump -E ... -r FILE"),
     ("-H", "comments aren't added; a dump says itself who fired and why"),
-    ("-k", "a run captures at once; leave it out"),
-    ("-M", "nothing is decrypted or checked; leave it out"),
-    ("-#", "packets aren't printed; leave it out"),
+    ("-k", "a run captures at once; omit it"),
+    ("-M", "nothing is decrypted or checked; omit it"),
+    ("-#", "packets aren't printed; omit it"),
 ];
 /// Long flags of others that `run` doesn't have, and the short ones that mean the same, there or here.
 const LONG: [(&str, &str); 34] = [
@@ -168,12 +169,12 @@ const COMMANDS: [(&str, &str, &str); 19] = [
 ];
 /// Words of single commands.
 const OF_COMMANDS: [(&str, &str, &str); 6] = [
-    ("filter", "-d", "the program is printed anyhow; leave it out"),
-    ("filter", "-O", "the program that is evaluated is printed; leave it out"),
+    ("filter", "-d", "the program is always printed; omit it"),
+    ("filter", "-O", "the program that is evaluated is printed; omit it"),
     ("filter", "-y", "a link type is chosen by --link-type NAME"),
-    ("filter", "-i", "a filter is explained without an interface; leave it out, or count in a file: -r FILE"),
+    ("filter", "-i", "a filter is explained without an interface; omit it, or count in a file: -r FILE"),
     ("filter", "-w", "nothing is written; a run records and dumps: wirescope run"),
-    ("devices", "", "all interfaces are listed; leave it out"),
+    ("devices", "", "all interfaces are listed; omit it"),
 ];
 
 /// What helps who typed `flag`, as `-c` or `--count`, which `run` doesn't have.
@@ -220,9 +221,9 @@ pub fn no_command(word: &str, rest: &[String]) -> Option<String> {
         Err(answer) => return answer.or_else(|| answer_to(word)),
     };
     match line.filter.filter(|_| !is_flag(word)) {
-        None => Some(format!("{word}: a command stands in front of it: {}", in_words(&line.words))),
+        None => Some(format!("{word}: a command must come first: {}", in_words(&line.words))),
         Some(filter) => Some(format!(
-            "'{}' begins with no command; with such a filter one records, or has it explained:\n  {}\n  \
+            "'{}' is a filter, and a command is missing; to record, or to explain the filter:\n  {}\n  \
              wirescope filter {}",
             printable(&filter),
             in_words(&line.words),
@@ -236,8 +237,8 @@ pub fn free_words(words: &str) -> String {
     let filter = on_one_line(words);
     let (words, quoted) = (printable(&filter), shell_word(&filter));
     format!(
-        "'{words}' belongs to no flag; a filter is a trigger, or a bound of what is recorded:\n  \
-         --trigger {quoted}     dumps what was around each such packet\n  \
+        "'{words}' belongs to no flag; a filter is either a trigger or a prefilter:\n  \
+         --trigger {quoted}     starts a dump for each such packet\n  \
          --prefilter {quoted}   records only such packets"
     )
 }
@@ -505,7 +506,7 @@ mod tests {
             assert_eq!(said(typed), "", "{typed:?}");
         }
         for (flag, instead) in FLAGS {
-            assert_eq!(NEEDLESS.contains(&flag), instead.contains("leave it out"), "{flag}");
+            assert_eq!(NEEDLESS.contains(&flag), instead.contains("omit it"), "{flag}");
         }
     }
 

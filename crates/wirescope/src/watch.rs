@@ -56,11 +56,9 @@ impl Teller {
         let rewrites = std::io::stderr().is_terminal() && !speech::is_json() && !speech::is_quiet();
         let bars = rewrites.then(MultiProgress::new);
         let service = Service::from_environment();
-        let fault = service
-            .as_ref()
-            .err()
-            .map(|error| format!("NOTIFY_SOCKET: {error}: the service manager isn't told anything"));
-        fault.iter().for_each(|fault| say(Level::Warning, fault));
+        if let Err(error) = &service {
+            say(Level::Warning, &format!("NOTIFY_SOCKET: {error}: the service manager gets no reports"));
+        }
         let service = service.ok().flatten();
         Teller { verbose, ready, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
     }
@@ -73,7 +71,9 @@ impl Teller {
     /// Takes the rewritten lines away.
     pub fn clear(&self) {
         let mut shown = self.shown();
-        shown.lines.drain(..).for_each(|line| line.finish_and_clear());
+        for line in shown.lines.drain(..) {
+            line.finish_and_clear();
+        }
         if let Some(progress) = shown.progress.take() {
             progress.finish_and_clear();
         }
@@ -149,19 +149,27 @@ impl Watch for Teller {
             self.note(&rights.to_string());
         }
         self.note(&self.ready);
-        self.service.iter().for_each(Service::ready);
+        if let Some(service) = &self.service {
+            service.ready();
+        }
     }
 
     fn reloading(&self) {
-        self.service.iter().for_each(Service::reloading);
+        if let Some(service) = &self.service {
+            service.reloading();
+        }
     }
 
     fn reloaded(&self) {
-        self.service.iter().for_each(Service::ready);
+        if let Some(service) = &self.service {
+            service.ready();
+        }
     }
 
     fn stopping(&self) {
-        self.service.iter().for_each(Service::stopping);
+        if let Some(service) = &self.service {
+            service.stopping();
+        }
     }
 
     fn selftest(&self, facts: &serde_json::Value) {
@@ -170,7 +178,9 @@ impl Watch for Teller {
 
     fn status(&self, status: &Status) {
         let mut lines = vec![words::status(status)];
-        self.service.iter().for_each(|service| service.status(status, &lines[0]));
+        if let Some(service) = &self.service {
+            service.status(status, &lines[0]);
+        }
         if self.verbose {
             lines.extend(words::details(status));
         }
@@ -186,7 +196,9 @@ impl Watch for Teller {
         if speech::is_json() {
             return speech::say_event(Level::Info, "status", &lines.join("\n"), facts(status));
         }
-        lines.iter().for_each(|line| say(Level::Info, line));
+        for line in &lines {
+            say(Level::Info, line);
+        }
     }
 
     fn note(&self, line: &str) {

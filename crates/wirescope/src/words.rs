@@ -90,7 +90,7 @@ pub fn status(status: &Status) -> String {
 pub fn details(status: &Status) -> Vec<String> {
     let rates = |packets: f64, bits: f64| format!("{} packets/s  {}", number(packets as u64), bit_rate(bits));
     let workers = status.workers.iter().enumerate().map(|(number, worker)| {
-        let lag = worker.lag_ns.map_or("times are not of now".to_string(), |ns| format!("lag {}", span(ns)));
+        let lag = worker.lag_ns.map_or("times are not current".to_string(), |ns| format!("lag {}", span(ns)));
         let busy = worker.time.map_or(String::new(), |time| format!("  busy {:.0} %", time.busy * 100.0));
         format!(
             "      worker {number} {}  {}  {lag}{busy}",
@@ -129,7 +129,7 @@ fn nic(status: &NicStatus) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", number(count)))
         .collect();
-    let told = if told.is_empty() { "nothing lost that it knows of".to_string() } else { told.join(", ") };
+    let told = if told.is_empty() { "no losses counted".to_string() } else { told.join(", ") };
     format!("{}: {what}, {told}", status.interface)
 }
 
@@ -144,8 +144,12 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     if summary.filtered.packets > 0 {
         line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
     }
-    summary.interfaces.iter().for_each(|entry| line(&mut text, format!("interface {}", interface(entry))));
-    summary.nics.iter().for_each(|status| line(&mut text, format!("nic       {}", nic(status))));
+    for entry in &summary.interfaces {
+        line(&mut text, format!("interface {}", interface(entry)));
+    }
+    for status in &summary.nics {
+        line(&mut text, format!("nic       {}", nic(status)));
+    }
     line(&mut text, format!("memory    {}", summary.memory));
     for (name, hits) in &summary.hits {
         let fates: Vec<String> = hits
@@ -183,29 +187,37 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     let odd = [
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
-        (summary.strays, "packets had a time that no other bears out: it moved no clock"),
-        (summary.set_back, "times capture time was set back: windows end there, and begin anew"),
+        (summary.strays, "packets had a time that no other packet confirms: it moved no clock"),
+        (summary.set_back, "times capture time was set back: windows end there and new ones begin"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
-        (summary.cut, "packets were truncated though nobody asked for it"),
+        (summary.cut, "packets were truncated although no snap length asked for it"),
     ];
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
     }
-    summary.ring_out.iter().for_each(|path| line(&mut text, format!("ring      {}", path.display())));
-    summary.warnings.iter().for_each(|warning| line(&mut text, format!("warning   {warning}")));
+    for path in &summary.ring_out {
+        line(&mut text, format!("ring      {}", path.display()));
+    }
+    for warning in &summary.warnings {
+        line(&mut text, format!("warning   {warning}"));
+    }
     if summary.dumps_left_out() > 0 {
         let left_out = counted(summary.dumps_left_out(), "older dump");
-        line(&mut text, format!("dumps     {left_out} stand in wirescope.jsonl only"));
+        line(&mut text, format!("dumps     {left_out} are in wirescope.jsonl only"));
     }
     let (whole, lacking): (Vec<_>, Vec<_>) = summary.dumps.iter().partition(|report| is_whole(report));
-    whole.iter().filter(|_| !told).chain(&lacking).for_each(|report| line(&mut text, dump(report)));
+    for report in whole.iter().filter(|_| !told).chain(&lacking) {
+        line(&mut text, dump(report));
+    }
     if told && summary.dump_totals.dumps > 0 {
         let totals = &summary.dump_totals;
         let lacking =
             if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
         line(&mut text, format!("dumps     {}{lacking}", number(totals.dumps)));
     }
-    other_failures(summary).for_each(|failure| line(&mut text, format!("failure   {}", failure.fault)));
+    for failure in other_failures(summary) {
+        line(&mut text, format!("failure   {}", failure.fault));
+    }
     line(&mut text, lost(&summary.dropped, &summary.dump_totals));
     text
 }
@@ -268,7 +280,7 @@ fn drops(dropped: &Drops) -> String {
 fn lost(dropped: &Drops, dumps: &DumpTotals) -> String {
     let bounds = match (dumps.lost_min, dumps.lost_max) {
         (_, 0) => return format!("lost      {}", drops(dropped)),
-        (0, u64::MAX) => "packets, how many nobody can know".to_string(),
+        (0, u64::MAX) => "an unknown number of packets".to_string(),
         (least, u64::MAX) => format!("at least {}", counted(least, "packet")),
         (least, most) if least == most => counted(most, "packet"),
         (least, most) => format!("{} to {}", number(least), counted(most, "packet")),
@@ -290,7 +302,7 @@ pub fn completeness(report: &DumpSummary) -> String {
     }
     let text = match (report.lost_min, report.lost_max) {
         (0, 0) => "not complete: no packet lost".to_string(),
-        (0, u64::MAX) => "not complete: packets may be missing, how many nobody can know".to_string(),
+        (0, u64::MAX) => "not complete: packets may be missing, how many is unknown".to_string(),
         (least, u64::MAX) => format!("not complete: at least {} lost", counted(least, "packet")),
         (least, most) if least == most => format!("not complete: {} lost", counted(most, "packet")),
         (least, most) => format!("not complete: {} to {} lost", number(least), counted(most, "packet")),
@@ -362,7 +374,7 @@ mod tests {
             [
                 "      worker 0 afpacket:eth0  0 packets/s  0 bit/s  lag 0 s  busy 31 %",
                 "      nic eth0: 1,234 packets received, rx_missed_errors 5, rx_no_dma_resources 5",
-                "      nic tun0: counters unknown, nothing lost that it knows of",
+                "      nic tun0: counters unknown, no losses counted",
             ]
         );
     }
@@ -424,7 +436,7 @@ mod tests {
             "lost      7 packets (kernel); dumps lack 2 to 9 packets"
         );
         assert_eq!(super::lost(&nothing, &totals(0, 0)), "lost      nothing");
-        let unknown = "lost      nothing in capture; dumps may lack packets, how many nobody can know";
+        let unknown = "lost      nothing in capture; dumps may lack an unknown number of packets";
         assert_eq!(super::lost(&nothing, &totals(0, u64::MAX)), unknown);
     }
 
@@ -435,7 +447,7 @@ mod tests {
         let span = "1970-01-01T00:00:00Z and 00:00:00.000000001Z (kernel)";
         assert_eq!(completeness(&report), format!("not complete: 2 to 1,500 packets lost, between {span}"));
         let unknown = DumpSummary { lost_max: u64::MAX, ..DumpSummary::default() };
-        assert_eq!(completeness(&unknown), "not complete: packets may be missing, how many nobody can know");
+        assert_eq!(completeness(&unknown), "not complete: packets may be missing, how many is unknown");
         let complete = DumpSummary { complete: true, ..DumpSummary::default() };
         assert_eq!(completeness(&complete), "complete");
     }

@@ -63,9 +63,9 @@ fn a_file_that_can_t_be_taken_is_refused_with_place_cause_and_remedy() {
     let cases: [(PathBuf, &[&str]); 7] = [
         (place.path("missing.toml"), &["missing.toml: no such file; "]),
         (place.out(), &["out: is a folder; give a file"]),
-        (PathBuf::from("/dev/null"), &["/dev/null: is no regular file"]),
+        (PathBuf::from("/dev/null"), &["/dev/null: is not a regular file"]),
         (file("long.toml", &long), &["long.toml: is longer than 1 MiB"]),
-        (file("bytes.toml", b"ring = \"\xff\""), &["bytes.toml: is no UTF-8 text (at byte 8)"]),
+        (file("bytes.toml", b"ring = \"\xff\""), &["bytes.toml: is not UTF-8 text (at byte 8)"]),
         (file("bad.toml", b"ring = \"1GiB\"\nout\n"), &["bad.toml:2: no TOML: "]),
         (
             file("many.toml", b"rng = 1\nring = true\nbefore = \"soon\"\ntrigger = \"udp prt 5\"\n"),
@@ -226,7 +226,7 @@ fn a_broken_file_changes_nothing_and_the_run_goes_on() {
     wait_until("the dump", || events(&place, "dump").len() == 1);
     let done = stop(started);
     let summary = done.summary();
-    assert!(done.stderr.contains("the old configuration goes on"), "{}", done.stderr);
+    assert!(done.stderr.contains("the old configuration stays in force"), "{}", done.stderr);
     let mark = |line: &str| line.trim_start_matches([' ', '|']) == "^";
     assert!(
         done.stderr.lines().any(mark) && !done.stderr.contains("\\n"),
@@ -249,7 +249,7 @@ fn what_can_t_change_is_named_and_the_rest_changes() {
     assert_eq!(event["changed"], serde_json::json!(["trigger", "before"]));
     let kept = event["kept"].to_string();
     for word in
-        ["source: can't change", "vlan: can't change", "numa: can't change", "rate=5k", "with the next start"]
+        ["source: can't change", "vlan: can't change", "numa: can't change", "rate=5k", "for the next start"]
     {
         assert!(kept.contains(word), "no '{word}' in {kept}");
     }

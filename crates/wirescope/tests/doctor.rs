@@ -82,7 +82,7 @@ fn what_can_not_be_looked_at_is_refused_with_the_reason() {
         (&["--log", nothing.to_str().unwrap()], "the log is empty"),
         (&["--log", cut.to_str().unwrap()], "1 of its 1 lines can't be read"),
         (&["--log", one.to_str().unwrap(), "--run", "cd"], "run cd is not among the 1 runs of this log"),
-        (&["--pid", "many"], "is no number"),
+        (&["--pid", "many"], "is not a process number"),
         (&["--pid", "4194305"], "there is no process"),
         (&["--pid", &own], "is not a run of wirescope"),
     ];
@@ -201,7 +201,9 @@ fn a_run_that_goes_on_is_told_with_the_age_of_its_counts_and_one_whose_log_is_st
     assert!((0.0..60.0).contains(&age_s), "{age_s}");
     let words = doctor(&["--out", place.out().to_str().unwrap()]).stdout;
     assert!(
-        words.contains("its other counts are ") && words.contains(" s old.") && words.contains("lost so far"),
+        words.contains("its other counts are ")
+            && words.contains(" s old.")
+            && words.contains("no loss so far"),
         "{words}"
     );
     // A log of the same process that doesn't go on.
@@ -387,12 +389,12 @@ fn a_log_that_says_little_is_told_of_in_whole_sentences() {
     let rows: [(&str, &[&str]); 7] = [
         (
             "{\"event\":\"start\"}\n",
-            &["The run wrote no last line", "What it captured its log doesn't say.", "(possible)"],
+            &["The run wrote no last line", "Its log doesn't say what it captured.", "(possible)"],
         ),
         ("{\"event\":\"start\",\"sources\":null,\"run_id\":7}\n", &["The run wrote no last line", "no loss"]),
         (
             &text[..text.len() - 20],
-            &["has ended", "Its log tells of no loss.", "the last line of the log is incomplete"],
+            &["has ended", "Its log shows no loss.", "the last line of the log is incomplete"],
         ),
         (
             &text[..middle],
@@ -411,7 +413,7 @@ fn a_log_that_says_little_is_told_of_in_whole_sentences() {
         (
             &elsewhere,
             &[
-                "whether it still runs isn't known",
+                "whether it still runs is unknown",
                 "it ran on far",
                 "may still go on; or it was killed, crashed",
             ],
@@ -592,7 +594,7 @@ fn findings_are_told_in_plain_words_too() {
     let done = doctor(&["--out", place.out().to_str().unwrap()]);
     assert_eq!(done.code(), Some(1));
     for words in [
-        "What is lost, the most first:",
+        "Losses, the largest first:",
         "1. ring (certain): ",
         " packets lost; ",
         "- Give the ring more memory: --ring 2MiB.",

@@ -309,7 +309,7 @@ fn orders_that_contradict_each_other_are_refused_all_at_once() {
             .for_each(|word| assert!(done.stderr.contains(word), "{more:?}: no '{word}' in {}", done.stderr));
     };
     check(&[], &["--out: there is no folder"]);
-    check(&["-w", "-", "--summary", "json"], &["-w: the dump and --summary can't both have standard output"]);
+    check(&["-w", "-", "--summary", "json"], &["-w: the dump and --summary can't both use standard output"]);
     check(&["-w", "x", "--exit-after", "2"], &["--exit-after: -w writes a single dump"]);
     check(&["-w", "nowhere/x"], &["-w: ", "no such folder"]);
     let budget = ["-w", "x", "--dump-budget", "1GiB", "--dump-min-free", "1%", "--dump-rotate"];

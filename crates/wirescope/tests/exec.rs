@@ -326,13 +326,13 @@ fn what_can_t_be_run_is_refused() {
     check(&["--exec", "true", "--exec-timeout", "soon"], "--exec-timeout: 'soon'");
     check(&["--exec", "true", "--exec-timeout", "0"], "--exec-timeout: a command needs some time");
     check(&["--exec", "true", "--exec-write", "/no/such"], "--exec-write: /no/such: no such folder");
-    check(&["--exec", "true", "--exec-env", "A=B"], "--exec-env: 'A=B' is no name of a variable");
+    check(&["--exec", "true", "--exec-env", "A=B"], "--exec-env: 'A=B' is not a variable name");
     check(
         &["--exec", "true", "--exec-env", "NOTIFY_SOCKET"],
-        "--exec-env: 'NOTIFY_SOCKET' is for the run alone",
+        "--exec-env: 'NOTIFY_SOCKET' belongs to the run alone",
     );
     check(
         &["--exec", "true", "--exec-env", "WIRESCOPE_FILE"],
-        "--exec-env: 'WIRESCOPE_FILE' is set for each command anyhow",
+        "--exec-env: 'WIRESCOPE_FILE' is always set for commands",
     );
 }

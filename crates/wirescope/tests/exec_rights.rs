@@ -195,7 +195,7 @@ fn with_the_dump_folder_named_a_command_may_replace_a_dump() {
     let place = Place::with_commands();
     let done = run::finish(command(&place, "gzip \"$WIRESCOPE_FILE\"", &[]));
     if landlock_abi(&done) > 0 {
-        assert!(done.stderr.contains("where --exec-write DIR says"), "{}", done.stderr);
+        assert!(done.stderr.contains("to folders of --exec-write DIR"), "{}", done.stderr);
         assert!(names(&place.out()).iter().all(|name| !name.ends_with(".gz")), "{:?}", names(&place.out()));
     }
 }

@@ -21,12 +21,12 @@ fn section<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
     lines.map_while(|line| line.strip_prefix("  ")).collect()
 }
 
-/// The number behind "it takes" in the line of all packets.
+/// How many matched, by the line of all packets.
 fn taken(text: &str, title: &str) -> usize {
     let lines = section(text, title);
     let all =
         lines.iter().find(|line| line.starts_with("all: ")).unwrap_or_else(|| panic!("no counts in {text}"));
-    let number = all.split("it takes ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let number = all.split(", ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     number.replace(',', "").parse().unwrap_or_else(|_| panic!("{all}"))
 }
 
@@ -167,7 +167,7 @@ fn a_file_of_several_link_types_is_told_by_link_type() {
     place.source(&capture);
     let said =
         explained(&["-r", &place.path("in.pcapng").display().to_string(), "ether host 1:2:3:4:5:6 or udp"]);
-    assert!(said.contains("Link type RAW\n  what it asks for isn't there"), "{said}");
+    assert!(said.contains("Link type RAW\n  this link type lacks what the filter needs"), "{said}");
     let udp = explained(&["-r", &place.path("in.pcapng").display().to_string(), "udp"]);
     let counted =
         |name: &str| taken(&udp, &format!("Packets of {} ({name})", place.path("in.pcapng").display()));
@@ -223,7 +223,7 @@ fn of_a_file_with_very_many_link_types_the_first_are_looked_at_and_the_rest_is_c
     assert_eq!(said.matches("Screening (").count(), 64, "{said}");
     let beyond = section(&said, &format!("Packets of {file} of further link types"));
     assert!(
-        beyond[0].starts_with("12 packets: the filter was asked of the first 64 link types only"),
+        beyond[0].starts_with("12 packets: the filter was evaluated for the first 64 link types only"),
         "{said}"
     );
 }

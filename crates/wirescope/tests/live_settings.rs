@@ -305,7 +305,7 @@ fn a_session_over_ipv6_stays_out_and_without_a_session_it_is_said() {
     live.sender().send(&frames).unwrap();
     let without = without.end();
     assert_eq!(without.packets.len(), 4);
-    assert!(without.done.stderr.contains("nothing is left out"), "{}", without.done.stderr);
+    assert!(without.done.stderr.contains("nothing is excluded"), "{}", without.done.stderr);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_filter_that_needs_more_than_the_snap_length_keeps_is_warned_of() {
     assert!(warnings.is_empty() && hits > 0, "it can match: {warnings:?}");
     let (warnings, hits) = warned("34", "udp port 53 or tcp port 80", "", &[]);
     assert_eq!((warnings.len(), hits), (1, 0), "{warnings:?}");
-    for words in ["trigger 't' takes no packet", "needs 36 bytes", "keeps 34", "larger snaplen="] {
+    for words in ["trigger 't' matches no packet", "needs 36 bytes", "keeps 34", "larger snaplen="] {
         assert!(warnings[0].contains(words), "{words}: {warnings:?}");
     }
     let (warnings, _) = warned("36", "udp port 53 or tcp port 80", "", &[]);
@@ -32,7 +32,7 @@ fn a_filter_that_needs_more_than_the_snap_length_keeps_is_warned_of() {
     let (warnings, _) = warned("34", "udp", "tcp[13] & 2 != 0", &["--prefilter", "udp dst port 53"]);
     assert!(warnings.iter().any(|warning| warning.contains("the prefilter takes no packet")), "{warnings:?}");
     assert!(
-        warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' takes no packet")),
+        warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' matches no packet")),
         "{warnings:?}"
     );
 }

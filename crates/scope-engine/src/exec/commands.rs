@@ -64,7 +64,7 @@ impl Running {
         !matches!(waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
-    fn tell_to_end(&mut self) {
+    fn signal_to_end(&mut self) {
         if self.told_to_end.is_none() {
             let _ = kill_process_group(self.group, Signal::TERM);
             self.told_to_end = Some(Instant::now());
@@ -151,7 +151,9 @@ impl Commands {
 
     /// Tells all of them to end.
     pub fn end_all(&mut self) {
-        self.running.iter_mut().for_each(Running::tell_to_end);
+        for running in &mut self.running {
+            running.signal_to_end();
+        }
     }
 
     /// Kills all of them.
@@ -178,7 +180,7 @@ impl Commands {
         for mut running in std::mem::take(&mut self.running) {
             running.listen();
             if running.began.elapsed() >= self.timeout {
-                running.tell_to_end();
+                running.signal_to_end();
             }
             // Who was told to end has its grace, and so has all of its group, as long as one of them lives.
             let gone = match running.told_to_end {

@@ -116,8 +116,8 @@ impl ExecNews {
                 let said = if said.is_empty() { said } else { format!(": {said}") };
                 let remedy = match writable {
                     0 => {
-                        "; commands write only in their temporary folder ($TMPDIR), and where --exec-write \
-                         DIR says"
+                        "; commands can write only to their temporary folder ($TMPDIR) and to folders of \
+                        --exec-write DIR"
                     }
                     _ => "",
                 };

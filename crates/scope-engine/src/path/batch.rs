@@ -45,7 +45,9 @@ impl<'p> Batch<'p> {
     /// No later stage sees these packets.
     #[inline]
     pub fn take_out(&mut self, which: u64) {
-        self.of_lane.iter_mut().for_each(|of_lane| *of_lane &= !which);
+        for of_lane in &mut self.of_lane {
+            *of_lane &= !which;
+        }
     }
 }
 

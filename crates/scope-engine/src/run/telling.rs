@@ -1,11 +1,11 @@
 //! What comes up while a run goes, passed on: to who watches, to the log, and warnings to the summary too.
 
 use super::Run;
+use crate::folder_watch::Notice;
 use crate::refused::{Bounds, Refused};
 use crate::report::WorkerNews;
-use crate::run::Watch;
-use crate::space::Told;
 use crate::status::{Status, StatusTaker};
+use crate::watch::Watch;
 use scope_events::event::{Interface, LongHold, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, Reopened};
@@ -33,25 +33,27 @@ impl Run {
                 }
             }
             if lost > 0 {
-                let text = "lines of a worker came faster than they could be told, and are lost: is standard \
-                    error read?";
+                let text = "lines of workers came faster than they could be printed, and are lost: does \
+                anybody read standard error?";
                 self.warn(format!("{lost} {text}"), watch, warnings);
             }
         }
-        self.shared.dumps.news().iter().for_each(|report| watch.dump(report));
-        for told in self.space.look(&self.shared.events) {
-            match told {
-                Told::Warning(warning) => self.warn(warning, watch, warnings),
-                Told::Note(note) => watch.note(&note),
+        for report in &self.shared.dumps.news() {
+            watch.dump(report);
+        }
+        for notice in self.space.look(&self.shared.events) {
+            match notice {
+                Notice::Warning(warning) => self.warn(warning, watch, warnings),
+                Notice::Note(note) => watch.note(&note),
             }
         }
         for news in self.shared.events.take_reopened() {
             match news {
                 Reopened::Moved => {
-                    watch.note(&format!("the log was moved; it goes on in a new {EVENTS_FILE}"))
+                    watch.note(&format!("the log was moved; it continues in a new {EVENTS_FILE}"))
                 }
                 Reopened::Failed(error) => {
-                    let words = "can't be opened anew, the log goes on in the file that was moved";
+                    let words = "can't be reopened, so the log continues in the moved file";
                     self.warn(format!("{EVENTS_FILE}: {words}: {error}"), watch, warnings);
                 }
             }
@@ -68,7 +70,7 @@ impl Run {
             self.warn(step.text(), watch, warnings);
         }
         if more > 0 {
-            self.warn(format!("the system's clock was set {more} times more"), watch, warnings);
+            self.warn(format!("the system's clock was set {more} more times"), watch, warnings);
         }
     }
 
@@ -76,7 +78,9 @@ impl Run {
     pub(super) fn tell_of_commands(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         for news in self.exec.iter().flat_map(|exec| exec.news()) {
             self.shared.events.log(news.event());
-            news.complaint().into_iter().for_each(|warning| self.warn(warning, watch, warnings));
+            if let Some(warning) = news.complaint() {
+                self.warn(warning, watch, warnings);
+            }
         }
     }
 
@@ -96,8 +100,8 @@ impl Run {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
         let folder = self.fixed.folder.as_ref().and_then(|folder| folder.to_str());
         match folder.filter(|folder| folder.chars().all(plain)) {
-            Some(folder) => format!("; what helps: wirescope doctor --out {folder}"),
-            None => "; what helps: wirescope doctor".to_string(),
+            Some(folder) => format!("; to find the cause: wirescope doctor --out {folder}"),
+            None => "; to find the cause: wirescope doctor".to_string(),
         }
     }
 
@@ -173,8 +177,8 @@ impl Run {
             let waiting = dump.progress.waiting();
             if waiting > LONG_HOLD {
                 let line = format!(
-                    "dump {} of {} has waited for {:.0} s for {} to take what it writes; the ring holds what \
-                     it can meanwhile",
+                    "dump {} of {} has waited for {:.0} s for {} to accept its data; meanwhile the ring \
+                    keeps what it can",
                     dump.id,
                     dump.trigger,
                     waiting.as_secs_f64(),
@@ -185,8 +189,8 @@ impl Run {
                 watch.warning(&line);
             } else if let Some((segments, held)) = dump.progress.long_hold(LONG_HOLD) {
                 let line = format!(
-                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without getting on: \
-                     is its disk slow?",
+                    "dump {} of {} has held {segments} segments of the ring for {:.0} s without progress: \
+                    is its disk slow?",
                     dump.id,
                     dump.trigger,
                     held.as_secs_f64()
@@ -201,8 +205,9 @@ impl Run {
 
 fn disorder(strays: u64, packets: u64, set_back: u64, file: &str) -> String {
     format!(
-        "the packets are in no order of time: {} of {} have a time that no other bears out, and time was set back {}; windows end at \
-         each step, so that dumps lack most of what belongs to them; sort the file, then run on that: reordercap {file} sorted.pcapng",
+        "the packets are not in order of time: {} of {} have a time that no other packet confirms, and time \
+        was set back {}; windows end at each step, so dumps lack most of their packets; sort the file, then \
+        run on the result: reordercap {file} sorted.pcapng",
         number(strays),
         counted(packets, "packet"),
         counted(set_back, "time")

@@ -1,7 +1,6 @@
 //! The table of keys: the long flags of `wirescope run`, as clap has them.
 
 use crate::args::{Cli, RunArgs};
-use crate::plan::sources::specs;
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, value_parser};
@@ -99,7 +98,7 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
     }
     let sources = ["source", "interface", "read"].into_iter().any(by_flag);
     if let (true, Ok(args)) = (sources, RunArgs::from_arg_matches(matches)) {
-        given.push(("source".to_string(), values(specs(&args).into_iter().map(OsString::from).collect())));
+        given.push(("source".to_string(), values(args.specs().into_iter().map(OsString::from).collect())));
     }
     given
 }

@@ -114,7 +114,7 @@ fn a_nul_character_is_refused_with_its_line_wherever_a_text_may_stand() {
     let places = ["t.toml:2: source: ", "t.toml:6: trigger.expr: ", "t.toml:9: trigger.dump: "];
     assert_eq!(said.len(), places.len(), "{said:#?}");
     for (fault, place) in said.iter().zip(places) {
-        assert!(fault.starts_with(place) && fault.contains("take it out"), "{fault}");
+        assert!(fault.starts_with(place) && fault.contains("remove it"), "{fault}");
     }
 }
 
@@ -145,7 +145,7 @@ fn words_of_a_trigger_are_checked_at_their_own_lines() {
         "t.toml:13: trigger: there is no 'expr'",
         "t.toml:6: trigger 'a': before: 'soon'",
         "t.toml:7: trigger 'a': holdoff-key: ",
-        "t.toml:8: trigger 'b c': that is no name",
+        "t.toml:8: trigger 'b c': that is not a valid name",
         "t.toml:10: trigger 'b c': expr: filter: ",
     ];
     let said = faults(text);
@@ -320,8 +320,8 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
     };
     check(
         "write = \"-\"\nsummary = \"json\"\n",
-        &["t.toml:3: write: the dump and summary (t.toml:4) can't both have standard output; write write = \
-             \"FILE\", or leave summary"],
+        &["t.toml:3: write: the dump and summary (t.toml:4) can't both use standard output; write write = \
+             \"FILE\", or omit summary"],
     );
     check(
         "write = \"a\"\nexit-after = 2\n",

@@ -45,11 +45,11 @@ pub fn check() -> Result<(), Fault> {
     // SAFETY: takes nothing, touches nothing, never fails.
     if unsafe { libc::geteuid() } != 0 {
         let fault = fault("makes network namespaces, which needs root");
-        return Err(fault.remedy("run it by sudo, or leave --live away"));
+        return Err(fault.remedy("run it with sudo, or omit --live"));
     }
     match Command::new("ip").arg("-V").output() {
         Ok(_) => Ok(()),
-        Err(_) => Err(fault("the command 'ip' is missing").remedy("install iproute2, or leave --live away")),
+        Err(_) => Err(fault("the command 'ip' is missing").remedy("install iproute2, or omit --live")),
     }
 }
 

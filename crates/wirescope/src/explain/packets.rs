@@ -103,7 +103,9 @@ pub type OfFile = (Vec<(LinkType, Taken)>, u64);
 pub fn of_file(filter: &Filter, mut file: FileSource) -> Result<OfFile, String> {
     let mut counter = Counter::new(filter);
     let result = counter.run(&mut file);
-    file.warnings().iter().for_each(|warning| say(Level::Warning, warning));
+    for warning in file.warnings().iter() {
+        say(Level::Warning, warning);
+    }
     result?;
     Ok((counter.links.into_iter().map(|of_link| (of_link.link, of_link.taken)).collect(), counter.beyond))
 }
@@ -236,7 +238,10 @@ pub fn cost(filter: &Filter, link: LinkType, sample: &[(Vec<u8>, u32)]) -> Resul
         let best =
             rounds.collect::<Option<Vec<f64>>>().and_then(|rounds| rounds.into_iter().min_by(f64::total_cmp));
         let fault = || {
-            format!("the {} takes other packets each time; this is a defect, please report it", engine.name())
+            format!(
+                "the {} matches other packets each time; this is a defect, please report it",
+                engine.name()
+            )
         };
         best.ok_or_else(fault).map(|best| (engine, Ok(best)))
     };

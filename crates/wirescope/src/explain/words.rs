@@ -28,7 +28,8 @@ pub fn report(report: &Report) -> String {
     if let (Some(file), 1..) = (&report.file, report.beyond) {
         let (packets, most) = (counted(report.beyond, "packet"), packets::LINKS_MAX);
         let line = format!(
-            "{packets}: the filter was asked of the first {most} link types only; split the file by link type"
+            "{packets}: the filter was evaluated for the first {most} link types only; split the file by \
+            link type"
         );
         section(&mut text, &format!("Packets of {file} of further link types"), [line]);
     }
@@ -48,18 +49,18 @@ fn vlan(report: &Report) -> String {
     let through = report.links.iter().any(|of_link| of_link.filter.looks_through_tags());
     match (report.vlan, through) {
         (VlanRule::Transparent, true) => {
-            "VLAN rule 'transparent': packets with one or two VLAN tags are asked what stands behind \
-            their tags, as if the text were 'vlan and (...)'; behind more tags nothing is looked for"
+            "VLAN rule 'transparent': in packets with one or two VLAN tags the filter looks behind the \
+            tags, as if the text were 'vlan and (...)'; it finds nothing behind more tags"
                 .into()
         }
         (VlanRule::Transparent, false) => {
-            "VLAN rule: the text says 'vlan' itself, so it has libpcap's letter: what isn't behind a \
+            "VLAN rule: the text says 'vlan' itself, so it follows libpcap literally: what isn't behind a \
             'vlan' in the text is looked for in untagged packets only"
                 .into()
         }
         (VlanRule::Exact, _) => {
-            "VLAN rule 'exact', libpcap's letter: what isn't behind a 'vlan' in the text is looked for in \
-            untagged packets only"
+            "VLAN rule 'exact', literally as in libpcap: what isn't behind a 'vlan' in the text is looked \
+            for in untagged packets only"
                 .into()
         }
     }
@@ -72,7 +73,7 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
         section(
             text,
             &format!("Link type {name}"),
-            ["what it asks for isn't there: it takes no packet".to_string()],
+            ["this link type lacks what the filter needs: it matches no packet".to_string()],
         );
     }
     for printed in filter.printed(link) {
@@ -86,7 +87,7 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
         section(text, &format!("Program for {} ({name}), {length}", printed.packets), lines);
     }
     let lines = match of_link.screen.is_everything() {
-        true => vec!["nothing is known beforehand: the program is asked of every packet".to_string()],
+        true => vec!["the key entry decides nothing: the program is evaluated for every packet".to_string()],
         false => {
             let told = of_link.screen.to_string();
             let or =
@@ -115,21 +116,21 @@ fn link(text: &mut String, of_link: &OfLink, report: &Report) {
 fn cost_words((engine, cost): &Cost) -> String {
     match cost {
         Ok(ns) => format!("{:<12} {ns:.1} ns", engine.name()),
-        Err(reason) => format!("{:<12} not to be had: {reason}", engine.name()),
+        Err(reason) => format!("{:<12} not available: {reason}", engine.name()),
     }
 }
 
 fn counts(tally: &Tally) -> Vec<String> {
     let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / tally.packets().max(1) as f64);
-    let told = |what: &str, packets: u64, matched: u64| {
-        format!("{what}: {}, it takes {}", counted(packets, "packet"), number(matched))
+    let counts = |what: &str, packets: u64, matched: u64| {
+        format!("{what}: {}, {} matched", counted(packets, "packet"), number(matched))
     };
     let mut lines =
-        vec![format!("{} ({})", told("all", tally.packets(), tally.matched()), share(tally.matched()))];
+        vec![format!("{} ({})", counts("all", tally.packets(), tally.matched()), share(tally.matched()))];
     let tagged = tally.by_tags[1..].iter().any(|(packets, _)| *packets > 0);
     if tagged {
         let by_tags = TAGS.iter().zip(tally.by_tags).filter(|(_, (packets, _))| *packets > 0);
-        lines.extend(by_tags.map(|(what, (packets, matched))| told(what, packets, matched)));
+        lines.extend(by_tags.map(|(what, (packets, matched))| counts(what, packets, matched)));
     }
     lines.push(format!(
         "screening leaves {} to the program ({})",

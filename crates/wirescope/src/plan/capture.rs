@@ -2,8 +2,7 @@
 //! the machine.
 
 use super::Look;
-use super::faults::{Faults, leave_away, of_both};
-use super::sources::Sources;
+use super::faults::{Faults, of_both, omit_it};
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
 use scope_fault::{Fault, Subject};
@@ -23,7 +22,8 @@ pub struct Written {
 /// Takes `--prefilter` and `--exclude-self`, and what each source says itself, into `entries`.
 pub fn plan(
     args: &RunArgs,
-    Sources { entries, link_types, .. }: &mut Sources,
+    entries: &mut [SourceEntry],
+    link_types: &[LinkType],
     written: &[Written],
     vlan: VlanRule,
     look: Look<'_>,
@@ -32,9 +32,8 @@ pub fn plan(
     let of_all = args.prefilter.as_ref().and_then(|text| match text.trim().is_empty() {
         false => filter(Subject::setting("prefilter"), text, link_types, vlan, faults),
         true => {
-            faults.add(
-                Fault::of("prefilter").cause("it is empty, which takes everything").remedy(leave_away()),
-            );
+            faults
+                .add(Fault::of("prefilter").cause("it is empty, so it matches everything").remedy(omit_it()));
             None
         }
     });
@@ -80,8 +79,8 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
         interfaces += u32::from(entry.plan.exclude_self());
     }
     if interfaces == 0 {
-        let cause = "there is no interface that traffic could be left out of";
-        faults.add(Fault::of("exclude-self").cause(cause).remedy(leave_away()));
+        let cause = "no source is an interface, so there is nothing to exclude";
+        faults.add(Fault::of("exclude-self").cause(cause).remedy(omit_it()));
     }
 }
 

@@ -95,8 +95,8 @@ pub fn add() -> Part {
 }
 
 /// What a remedy says of a setting that is better not said.
-pub fn leave_away() -> Part {
-    Part::Either { flags: "leave the flag away".to_string(), file: "leave it away".to_string() }
+pub fn omit_it() -> Part {
+    Part::Either { flags: "omit the flag".to_string(), file: "omit it".to_string() }
 }
 
 /// `write e.g.` and an example.
@@ -110,7 +110,7 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
     let (ring, segment) = (Setting::of("ring"), Setting::of("segment"));
     match error {
         RingError::SegmentSize { bytes } => {
-            let fault = Fault::of("segment").cause(format!("{} is no size of a segment", size(bytes)));
+            let fault = Fault::of("segment").cause(format!("{} is not a segment size", size(bytes)));
             fault.remedy("write a power of two from 64KiB to 2MiB")
         }
         RingError::TooSmall { ring_bytes, needed, lanes, per_lane, segment_bytes } => {
@@ -130,8 +130,8 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
         }
         RingError::NoMemory { ring_bytes, available, limit } => {
             let cause = format!(
-                "{} are more than there is: {} of memory are available ({limit}), and some of it has to stay \
-                 free",
+                "{} is more than there is: {} of memory is available ({limit}), and some of it must stay \
+                free",
                 size(ring_bytes),
                 size(available)
             );
@@ -150,7 +150,7 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
         RingError::NoNode { node, nodes } => {
             let fault =
                 Fault::of("numa").cause(format!("there is no node {node} with memory; there are: {nodes}"));
-            fault.remedy(sentence!["write one of these, or ", leave_away()])
+            fault.remedy(sentence!["write one of these, or ", omit_it()])
         }
         RingError::ShareTooSmall { index, percent, segments, needed } => {
             let spec = entries

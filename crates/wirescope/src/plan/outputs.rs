@@ -1,7 +1,7 @@
 //! How dumps are written and what follows them, as meant: form, place, budget, commands.
 
 use super::faults::{Faults, add, bad, such_as};
-use super::places::{new_file, writable_folder};
+use super::places::{STDOUT, has_ending, new_file, refuse_compressed, writable_folder};
 use super::sources::Sources;
 use super::{Look, count, duration};
 use crate::args::RunArgs;
@@ -16,11 +16,6 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
-/// Endings of compressed files.
-const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
-/// The word for standard output.
-pub const STDOUT: &str = "-";
-
 /// The folder for dumps and the log, absolute, and how dumps are written.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
@@ -51,7 +46,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<
             Setting::of("all"),
             " there is one file, at the end"
         ];
-        faults.add(Fault::of("exec").cause(cause).remedy("leave one of both out"));
+        faults.add(Fault::of("exec").cause(cause).remedy("omit one of them"));
     }
     (folder, plan)
 }
@@ -77,7 +72,7 @@ pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faul
     let trigger = Setting::of("trigger").example("EXPR");
     if args.write.is_some() {
         let fault =
-            Fault::of("write").cause("of a capture file only a trigger starts a dump, and there is none");
+            Fault::of("write").cause("only a trigger starts a dump of a capture file, and there is none");
         faults.add(fault.remedy(sentence![add(), trigger]).missing());
     } else if args.ring_out.is_none() && args.summary.is_none() {
         let (ring_out, summary) =
@@ -103,39 +98,10 @@ fn format(args: &RunArgs, faults: &mut Faults<'_>) -> DumpFormat {
         None | Some("pcapng") => DumpFormat::Pcapng,
         Some(other) => {
             faults.add(
-                Fault::of("dump-format").value(other, "is no form of a dump").remedy("write pcapng or pcap"),
+                Fault::of("dump-format").value(other, "is not a dump format").remedy("write pcapng or pcap"),
             );
             DumpFormat::Pcapng
         }
-    }
-}
-
-/// Whether a file's name ends in one of these, in any case.
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    ending.is_some_and(|ending| endings.contains(&&*ending))
-}
-
-/// A name that promises a compressed file, which none is.
-pub fn refuse_compressed(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
-    if has_ending(path, &COMPRESSED) {
-        let plain = Setting::of(key).example(path.with_extension("").to_string_lossy());
-        let path = path.display();
-        let fault =
-            Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
-        faults.add(fault.remedy(sentence!["write ", plain, " and compress that file afterwards"]));
-    }
-}
-
-/// The whole ring is written as pcapng, so that it can be read again.
-pub fn refuse_pcap(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
-    if has_ending(path, &["pcap"]) {
-        let pcapng = Setting::of(key).example(path.with_extension("pcapng").to_string_lossy());
-        let path = path.display();
-        let cause = format!("{path} would be a pcapng file under the name of a pcap one");
-        faults.add(
-            Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]),
-        );
     }
 }
 
@@ -168,7 +134,7 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
                 Setting::of("write"),
                 " writes a single one"
             ];
-            let remedy = sentence!["leave it away, or write ", Setting::of("out").example("DIR")];
+            let remedy = sentence!["omit it, or write ", Setting::of("out").example("DIR")];
             faults.add(Fault::of(*key).cause(cause).remedy(remedy));
         }
     } else if args.dump_rotate && args.dump_budget.is_none() && args.dump_min_free.is_none() {
@@ -213,15 +179,15 @@ fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<Sin
         let fault = Fault::of("write").cause(sentence![
             "the dump and ",
             summary(),
-            " can't both have standard output"
+            " can't both use standard output"
         ]);
         let file = Setting::of("write").example("FILE");
-        faults.add(fault.remedy(sentence!["write ", file, ", or leave ", summary(), " away"]));
+        faults.add(fault.remedy(sentence!["write ", file, ", or omit ", summary()]));
     }
     if look == Look::Machine && std::io::stdout().is_terminal() {
-        let fault = Fault::of("write").cause("standard output is a terminal, and a dump is no text");
+        let fault = Fault::of("write").cause("standard output is a terminal, and a dump is not text");
         let file = Setting::of("write").example("FILE");
-        faults.add(fault.remedy(sentence!["add e.g. | tshark -r - behind the command, or write ", file]));
+        faults.add(fault.remedy(sentence!["append e.g. | tshark -r - to the command, or write ", file]));
     }
     Some(SingleDump::Stdout)
 }
@@ -263,13 +229,13 @@ fn fault_of_variable(name: &str) -> Option<Fault> {
         || !name.chars().all(is_letter)
     {
         return Some(
-            fault.value(name, "is no name of a variable").remedy(such_as("exec-env", "SSH_AUTH_SOCK")),
+            fault.value(name, "is not a variable name").remedy(such_as("exec-env", "SSH_AUTH_SOCK")),
         );
     }
     if PROTECTED.contains(&name) {
-        let is = "is for the run alone: by it the service manager knows the run";
-        return Some(fault.value(name, is).remedy("leave it away"));
+        let is = "belongs to the run alone: the service manager identifies the run by it";
+        return Some(fault.value(name, is).remedy("omit it"));
     }
     let own = name == "TMPDIR" || name.starts_with(FACTS_BEGIN);
-    own.then(|| fault.value(name, "is set for each command anyhow").remedy("leave it away"))
+    own.then(|| fault.value(name, "is always set for commands").remedy("omit it"))
 }

@@ -2,7 +2,6 @@
 
 use super::Look;
 use super::faults::{Faults, such_as};
-use super::outputs::{STDOUT, refuse_compressed, refuse_pcap};
 use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::printable::shell_word;
 use std::ffi::CString;
@@ -11,10 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+/// Endings of compressed files.
+const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
+/// The word for standard output.
+pub const STDOUT: &str = "-";
+
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
     if given == Some(Path::new(STDOUT)) {
-        let fault = Fault::of("ring-out").cause("the whole ring doesn't go to standard output");
+        let fault = Fault::of("ring-out").cause("the whole ring can't be written to standard output");
         faults.add(fault.remedy(such_as("ring-out", "ring.pcapng")));
         return None;
     }
@@ -23,6 +27,35 @@ pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults<'_>) -
         refuse_pcap(path, "ring-out", faults);
     }
     new_file(given?, "ring-out", look, faults)
+}
+
+/// Whether a file's name ends in one of these, in any case.
+pub fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    ending.is_some_and(|ending| endings.contains(&&*ending))
+}
+
+/// Refuses a name that implies compression: no file is compressed.
+pub fn refuse_compressed(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
+    if has_ending(path, &COMPRESSED) {
+        let plain = Setting::of(key).example(path.with_extension("").to_string_lossy());
+        let path = path.display();
+        let fault =
+            Fault::of(key).with_value(path.to_string()).cause(format!("{path} would not be compressed"));
+        faults.add(fault.remedy(sentence!["write ", plain, " and compress that file afterwards"]));
+    }
+}
+
+/// Refuses `.pcap` for the whole ring: it is written as pcapng, so that it can be read again.
+fn refuse_pcap(path: &Path, key: &'static str, faults: &mut Faults<'_>) {
+    if has_ending(path, &["pcap"]) {
+        let pcapng = Setting::of(key).example(path.with_extension("pcapng").to_string_lossy());
+        let path = path.display();
+        let cause = format!("{path} would be a pcapng file under the name of a pcap one");
+        faults.add(
+            Fault::of(key).with_value(path.to_string()).cause(cause).remedy(sentence!["write ", pcapng]),
+        );
+    }
 }
 
 /// A file that is to be made, absolute; `key` is the setting that names it.
@@ -59,10 +92,10 @@ fn taken(fault: Fault, path: &Path) -> Fault {
         }
         Ok(found) if !found.is_file() => {
             let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
-            fault.cause(format!("{shown} is {what}, no file")).remedy(to_stdout())
+            fault.cause(format!("{shown} is {what}, not a file")).remedy(to_stdout())
         }
         _ if path.starts_with("/dev") || path.starts_with("/proc") => {
-            fault.cause(format!("{shown} is what the process has open, no new file")).remedy(to_stdout())
+            fault.cause(format!("{shown} is what the process has open, not a new file")).remedy(to_stdout())
         }
         _ => fault
             .cause(format!("{shown} exists and is never overwritten"))
@@ -89,7 +122,7 @@ pub fn writable_folder(
         }
         Err(error) => fault(error.to_string()).remedy("choose another folder"),
         Ok(folder) if !folder.is_dir() => {
-            fault("is no folder but a file".to_string()).remedy("choose a folder")
+            fault("is a file, not a folder".to_string()).remedy("choose a folder")
         }
         Ok(folder) => match may_create_in(&folder) {
             Ok(()) => return Some(folder),

@@ -2,7 +2,7 @@
 //! anything starts.
 
 use super::Look;
-use super::faults::{Faults, leave_away};
+use super::faults::{Faults, omit_it};
 use crate::args::RunArgs;
 use scope_fault::{Fault, Setting, sentence};
 use scope_rights::{RightsPlan, User, UserChoice};
@@ -12,7 +12,7 @@ use scope_spelling::printable::shell_word;
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> RightsPlan {
     if args.rights_selftest && args.summary.is_some() {
         let cause = sentence!["standard output is taken by ", Setting::of("summary").example("json")];
-        faults.add(Fault::of("rights-selftest").cause(cause).remedy("leave one of both away"));
+        faults.add(Fault::of("rights-selftest").cause(cause).remedy("omit one of them"));
     }
     let asked = args.user.as_deref().and_then(|text| match Asked::read(text) {
         Ok(asked) => Some(asked),
@@ -41,8 +41,8 @@ impl<'a> Asked<'a> {
     fn read(text: &'a str) -> Result<Asked<'a>, Fault> {
         let fault = Fault::of("user").with_value(text);
         if text.trim().is_empty() {
-            let remedy = sentence!["write the name or the number of a user, or ", leave_away()];
-            return Err(fault.cause("there is no name in it").remedy(remedy));
+            let remedy = sentence!["write the name or number of a user, or ", omit_it()];
+            return Err(fault.cause("it is empty").remedy(remedy));
         }
         // What looks like a number is none of the names that useradd makes.
         // A name with an e in it, such as 1e300, is a number of a configuration file, too.
@@ -55,7 +55,7 @@ impl<'a> Asked<'a> {
         }
         if text.contains([':', '/']) || text.contains(char::is_control) {
             return Err(fault
-                .cause(format!("{text:?} is no name of a user"))
+                .cause(format!("{text:?} is not a user name"))
                 .remedy("write NAME, UID or UID:GID, e.g. 1234:5678"));
         }
         Ok(Asked::Name(text))
@@ -73,7 +73,7 @@ fn number(whole: &str, text: &str, what: &str) -> Result<u32, Fault> {
         // All ones means "no change" to the system.
         Ok(number) if number < u32::MAX && !text.starts_with('+') => return Ok(number),
         _ => (
-            format!("'{text}' is no number of a {what}"),
+            format!("'{text}' is not a {what} number"),
             format!("write one from 1 to {}", u32::MAX - 1).into(),
         ),
     };
@@ -100,16 +100,17 @@ fn user(asked: Asked<'_>, faults: &mut Faults<'_>) -> Option<User> {
             }
             let (own, gid) = (current.name, current.gid);
             fault
-                .cause(format!("only root can become another user, and this is {own} of group {gid}"))
-                .remedy(sentence!["start it as root, or ", leave_away()])
+                .cause(format!("only root can become another user, and this process is {own} of group {gid}"))
+                .remedy(sentence!["start it as root, or ", omit_it()])
         }
         Ok(None) => {
-            let remedy = format!("make it by: useradd --system {}, or choose another", shell_word(&shown));
+            let remedy =
+                format!("create it with: useradd --system {}, or choose another", shell_word(&shown));
             fault.cause(format!("there is no user '{shown}'")).remedy(remedy)
         }
         Err(error) => {
             let cause = format!("'{shown}' can't be looked up: {error}");
-            fault.cause(cause).remedy("look at the user database, or choose another")
+            fault.cause(cause).remedy("check the user database, or choose another")
         }
     });
     None
@@ -131,21 +132,21 @@ mod tests {
             let fault = Asked::read(text).expect_err(text).reason();
             assert!(fault.contains(words), "{text:?}: {fault}");
         };
-        refused("", "there is no name in it");
-        refused(" ", "there is no name in it");
+        refused("", "it is empty");
+        refused(" ", "it is empty");
         for text in ["0", "0:5", "00"] {
             refused(text, "0 is root; ");
         }
         refused("5:0", "'5:0': group 0 is root's; ");
         for text in ["4294967295", "4294967296", "99999999999999999999", "-1", "+5", "1.5"] {
-            refused(text, &format!("'{text}' is no number of a user; write one from 1 to 4294967294"));
+            refused(text, &format!("'{text}' is not a user number; write one from 1 to 4294967294"));
         }
         for text in ["5:", "5:-1", "5:4294967295", "5:6:7"] {
-            refused(text, "is no number of a group; ");
+            refused(text, "is not a group number; ");
         }
-        refused(":", "is no number of a");
+        refused(":", "is not a user number");
         for text in ["daemon:5", "5:daemon", "a/b", "a\nb", "a\0b"] {
-            refused(text, "is no name of a user; write NAME, UID or UID:GID");
+            refused(text, "is not a user name; write NAME, UID or UID:GID");
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Sources {
 
 /// Reads and looks at every source.
 pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
-    let specs = specs(args);
+    let specs = args.specs();
     let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for spec in specs {
         match spec::parse(&spec) {
@@ -76,16 +76,8 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
     let mut sources = look(entries, shares, at, faults);
-    capture::plan(args, &mut sources, &written, vlan, at, faults);
+    capture::plan(args, &mut sources.entries, &sources.link_types, &written, vlan, at, faults);
     sources
-}
-
-/// All sources as `--source` would have them, in the order of the flags `--source`, `-i`, `-r`.
-pub fn specs(args: &RunArgs) -> Vec<String> {
-    let given = args.source.iter().cloned();
-    let interfaces = args.interface.iter().map(|name| format!("afpacket:{}", spec::escape(name)));
-    let files = args.read.iter().map(|path| format!("file:{}", spec::escape(path)));
-    given.chain(interfaces).chain(files).collect()
 }
 
 /// `-s`, for sources without a snap length of their own.
@@ -105,7 +97,7 @@ fn cut_packets(args: &RunArgs, entries: &mut [SourceEntry], faults: &mut Faults<
     for entry in entries {
         let Some(own) = entry.plan.snap_len_mut() else {
             let fault = Fault::of("snap-len").cause(format!("source '{}' makes whole packets", entry.spec));
-            faults.add(fault.remedy(sentence!["leave ", Setting::of("snap-len"), " away and give it size="]));
+            faults.add(fault.remedy(sentence!["omit ", Setting::of("snap-len"), " and give it size="]));
             continue;
         };
         *own = own.or(snap_len);
@@ -138,7 +130,7 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     let waiting = entries.iter().find(|entry| !entry.plan.is_live());
     if let (Some(live), Some(waiting)) = (live, waiting) {
         let fault = of_both(live, waiting).cause("live traffic and files or traffic with pace=max don't mix");
-        faults.add(fault.remedy("give each a run of its own"));
+        faults.add(fault.remedy("use a separate run for each"));
     }
     if files(entries).filter(|(_, plan)| plan.path == "-").count() > 1 {
         faults.add(
@@ -164,7 +156,7 @@ fn check_together(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     for (at, (entry, pattern)) in interfaces.iter().enumerate() {
         if let Some((other, _)) = interfaces[..at].iter().find(|(_, other)| other.overlaps(pattern)) {
             let fault =
-                of_both(other, entry).cause("packets of an interface that both mean would come twice");
+                of_both(other, entry).cause("both mean the same interface, so its packets would come twice");
             faults.add(fault.remedy("name it once, with workers=2"));
         }
     }
@@ -176,7 +168,7 @@ fn check_shares(entries: &[SourceEntry], shares: &[Share], faults: &mut Faults<'
     if percent > SHARES_MAX {
         let with_share = entries.iter().filter(|entry| entry.group.share().is_some());
         let cause = format!(
-            "their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be given away"
+            "their shares are {percent}% of the ring together, at most {SHARES_MAX}% can be reserved"
         );
         faults.add(of_all(with_share).cause(cause).remedy("choose smaller ones"));
     }
@@ -194,7 +186,7 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
             && Pattern::new(interface).is_glob()
         {
             let fault = Fault::of_source(&entry.spec)
-                .cause(format!("'{interface}' is a pattern, which libpcap doesn't take"));
+                .cause(format!("'{interface}' is a pattern, which libpcap doesn't support"));
             faults.add(fault.remedy(format!("name an interface, or write afpacket:{interface}")));
             continue;
         }
@@ -222,7 +214,9 @@ fn look(entries: Vec<SourceEntry>, mut shares: Vec<Share>, at: Look<'_>, faults:
             (plan, share) => {
                 let workers = plan.workers().max(1);
                 lanes += workers * known;
-                share.into_iter().for_each(|share| share.lanes = workers * known);
+                if let Some(share) = share {
+                    share.lanes = workers * known;
+                }
             }
         }
     }
@@ -282,10 +276,7 @@ fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, So
     let reads_once = std::fs::metadata(path).is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
     if workers > 1 && (reads_once || plan.path == "-") {
         let reason = Fault::whole("can be read only once, so several workers can't share it");
-        return Err(SourceError::File {
-            path: plan.path.clone(),
-            reason: reason.remedy("leave workers= away"),
-        });
+        return Err(SourceError::File { path: plan.path.clone(), reason: reason.remedy("omit workers=") });
     }
     if reads_once {
         return Ok(Vec::new());
@@ -335,7 +326,7 @@ mod tests {
         check(&["--source", "synth:rate=1", "--source", "synth:rate=1,time=1,pace=max"], &["don't mix"]);
         check(&["-r", "-", "-r", "-"], &["standard input can be read only once"]);
         check(&["--source", "file:/a,pace=1", "-r", "/b"], &["file:/a,pace=1", "file:/b", "same pace="]);
-        check(&["--source", "file:-,workers=2"], &["leave workers= away"]);
+        check(&["--source", "file:-,workers=2"], &["omit workers="]);
         check(&["-i", "nosuch0", "-i", "nosuch0"], &["come twice", "no interface 'nosuch0'"]);
         check(&["--source", "synth:", "-s", "64"], &["whole packets"]);
         check(

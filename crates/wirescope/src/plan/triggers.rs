@@ -4,7 +4,7 @@ use super::duration;
 use super::faults::{Faults, add};
 use crate::args::RunArgs;
 use scope_config::Own;
-use scope_engine::run::MANUAL;
+use scope_engine::plan::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
@@ -153,7 +153,7 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
         let given =
             [("dump", dumps > 0), ("single", args.single), ("holdoff-key", args.holdoff_key.is_some())];
         for (key, _) in given.iter().filter(|(_, given)| *given) {
-            let fault = Fault::of(*key).cause("there is no trigger that it could belong to");
+            let fault = Fault::of(*key).cause("there is no trigger for it");
             faults.add(fault.remedy(sentence![add(), Setting::of("trigger").example("EXPR")]));
         }
     } else if dumps > 1 && dumps != triggers {
@@ -166,7 +166,7 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
 fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
     if !is_name(name) {
         let fault = Fault::about(Subject::trigger(name, None)).with_value(name);
-        faults.add(fault.cause("that is no name").remedy("write letters, digits, - and _"));
+        faults.add(fault.cause("that is not a valid name").remedy("write letters, digits, - and _"));
     }
     let word =
         || Subject::Setting { key: "trigger".to_string(), element: None, word: Some("name".to_string()) };

@@ -1,0 +1,32 @@
+//! How a run reports while it goes: the calls that the binary answers.
+
+use crate::status::Status;
+use scope_dump::DumpReport;
+use scope_rights::Rights;
+use scope_ring::RingMemory;
+
+/// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from
+/// several threads).
+pub trait Watch: Sync {
+    /// The ring's memory is being made resident: bytes done so far, of so many.
+    fn prefault(&self, done: u64, total: u64);
+    /// Sources are open and the ring is ready, in `memory`: capture begins, with these rights (`None`: none
+    /// were given up). What else is worth a line at the start has been told.
+    fn started(&self, memory: &RingMemory, rights: Option<&Rights>);
+    /// What came of trying, in every thread, what must not be possible any more; where that was asked for.
+    fn selftest(&self, facts: &serde_json::Value);
+    /// Triggers and limits are about to change.
+    fn reloading(&self);
+    /// They have, or stay as they are.
+    fn reloaded(&self);
+    /// The sources are told to stop, or have ended.
+    fn stopping(&self);
+    /// Once a second.
+    fn status(&self, status: &Status);
+    /// Something worth a line: a fire by hand, room for dumps again.
+    fn note(&self, line: &str);
+    /// Something that isn't as it should be.
+    fn warning(&self, line: &str);
+    /// A dump is finished.
+    fn dump(&self, report: &DumpReport);
+}
