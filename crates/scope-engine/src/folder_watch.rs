@@ -79,10 +79,8 @@ mod tests {
         assert!(warning.starts_with(&format!("the folder {} was removed: ", path.display())), "{warning}");
         assert!(warning.contains("mkdir -p"), "{warning}");
         assert!(watch.look(&events).is_none(), "once is enough");
-        assert!(
-            matches!(watch.turn(false, &events), Some(Notice::Note(note))
-                if note.ends_with("is back: dumps can be written again"))
-        );
+        assert!(matches!(watch.turn(false, &events), Some(Notice::Note(note))
+                if note.ends_with("is back: dumps can be written again")));
         assert!(watch.turn(false, &events).is_none());
     }
 }

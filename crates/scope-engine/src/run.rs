@@ -179,7 +179,7 @@ impl Run {
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
         let space = Space::new(&outputs.dump);
         if let Some(budget) = &outputs.dump.budget {
-            places.heed(budget.full());
+            places.watch_space(budget.full());
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {

@@ -130,7 +130,8 @@ impl Timed {
             return;
         }
         let course = &mut self.course;
-        self.capture.run(batch, most, |time_ns, behind_ns| time_ns <= until_ns && course.goes(behind_ns));
+        self.capture
+            .run(batch, most, |time_ns, behind_ns| time_ns <= until_ns && course.advance_if_near(behind_ns));
     }
 
     /// Copies what the capture has found, to be judged.
