@@ -250,7 +250,7 @@ mod tests {
             &["stopped by a second signal, so it ended at once"],
         );
         let making = Facts { dumps_thrown_away: 2, ..facts };
-        check(&making, "ended_at_once", Sureness::Certain, true, &["went with it: 2"]);
+        check(&making, "ended_at_once", Sureness::Certain, true, &["lost with it: 2"]);
     }
 
     #[test]
