@@ -188,10 +188,10 @@ fn run(matches: &ArgMatches) -> u8 {
         speech::be_quiet();
     }
     let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
-    if json || stdout_taken {
-        if let Some(warning) = stdio::closed_stdout() {
-            say(Level::Warning, &format!("wirescope: {warning}"));
-        }
+    if (json || stdout_taken)
+        && let Some(warning) = stdio::closed_stdout()
+    {
+        say(Level::Warning, &format!("wirescope: {warning}"));
     }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => {
