@@ -30,7 +30,10 @@ fn a_filter_that_needs_more_than_the_snap_length_keeps_is_warned_of() {
     let (warnings, _) = warned("36", "udp port 53 or tcp port 80", "", &[]);
     assert!(warnings.is_empty(), "{warnings:?}");
     let (warnings, _) = warned("34", "udp", "tcp[13] & 2 != 0", &["--prefilter", "udp dst port 53"]);
-    assert!(warnings.iter().any(|warning| warning.contains("the prefilter matches no packet")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|warning| warning.contains("the prefilter matches no packet")),
+        "{warnings:?}"
+    );
     assert!(
         warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' matches no packet")),
         "{warnings:?}"
