@@ -10,7 +10,7 @@ PATH="$PATH:/usr/sbin:/sbin"
 export PATH
 
 fail() { echo "deb-test: $*" >&2; exit 1; }
-# skip WHY: says what isn't tested; with CI=true in the environment nothing may be left out.
+# skip WHY: says what isn't tested; with CI=true in the environment nothing may be skipped.
 skip() { [ "${CI:-}" != true ] || fail "must not be skipped in CI: $*"; echo "skipped: $*"; }
 has() { echo "$listing" | grep -Eq "^$1 root/root .* \./$2\$" || fail "not in the package as it should be: $1 $2"; }
 # In the copy: `check WHAT COMMAND...` must succeed.
@@ -58,11 +58,11 @@ unit() {
     said=$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no --recursive-errors=no "$work/wirescope.service" 2>&1) ||
         fail "the unit: $said"
     [ -z "$said" ] || fail "the unit: $said"
-    # What is left asks for what a recorder needs: packet sockets, the host's network, machine code of filters.
+    # What is left is what a recorder needs: packet sockets, the host's network, machine code of filters.
     said=$(systemd-analyze security --no-pager --offline=true --threshold=20 "$work/wirescope.service" 2>&1) ||
         fail "the unit is more exposed than it was: $(echo "$said" | tail -n 1)"
     if grep -E '^(AmbientCapabilities|CapabilityBoundingSet)=' "$work/wirescope.service" | grep -qv '=CAP_NET_RAW$'; then
-        fail 'the unit asks for more than CAP_NET_RAW'
+        fail 'the unit has more than CAP_NET_RAW'
     fi
     grep -qx 'LimitCORE=0' "$work/wirescope.service" || fail 'a crash of the service may write packets to disk'
     echo 'unit: nothing to complain of'

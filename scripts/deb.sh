@@ -78,11 +78,11 @@ Depends: $depends, passwd
 Suggests: logrotate
 Installed-Size: $(du -sk "$stage" | cut -f 1)
 Description: storage oscilloscope for networks
- Records every packet all the time into a ring in memory, watches the traffic
- for a trigger, and hands over exactly the packets around it, from before and
- after, as a pcapng file that says of itself whether anything is missing.
+ Records every packet into a ring in memory, all the time, watches the traffic
+ for a trigger, and dumps exactly the packets around it, from before and after,
+ into a pcapng file, which states whether anything is missing.
  .
- Brings a systemd unit, which nothing starts by itself.
+ Comes with a systemd unit, which is not started by itself.
 END
 package=$folder/${name}_${version}_$architecture.deb
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Unpacks the peers of `make bench BENCH=ring` and `BENCH=live` that come as Debian packages below FOLDER; nothing is installed. What can't be
-# had is left out with a word: the bench says so, too.
+# had is omitted with a message: the bench says so, too.
 #
 # usage: fetch-peers.sh FOLDER
 set -u
@@ -9,12 +9,12 @@ say() { echo "$*" >&2; }
 
 fetch() { # package, a file of it
     [ -e "$folder/$2" ] && return
-    command -v apt-get >/dev/null 2>&1 || { say "$1: no apt-get here; this peer is left out"; return; }
+    command -v apt-get >/dev/null 2>&1 || { say "$1: no apt-get here; this peer is omitted"; return; }
     packages=$(mktemp -d) || return
     if (cd "$packages" && chmod 755 . && apt-get -q download "$1" >/dev/null 2>&1); then
         mkdir -p "$folder" && dpkg -x "$packages"/*.deb "$folder" && touch "$folder/fetched"
     else
-        say "$1: can't be downloaded (apt-get update may help); this peer is left out"
+        say "$1: can't be downloaded (apt-get update may help); this peer is omitted"
     fi
     rm -rf "$packages"
 }

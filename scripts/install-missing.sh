@@ -1,7 +1,7 @@
 #!/bin/sh
 # Looks for what building (`build`), the live demo (`live`), the tests (`test`) or the reading of compiled code (`fences`) need,
 # and installs what is missing.
-# Nothing missing: asks nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
+# Nothing missing: does nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
 # usage: install-missing.sh build|live|test|fences|fuzz
 set -u

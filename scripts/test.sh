@@ -23,7 +23,7 @@ if [ "$(id -u)" -ne 0 ]; then
         echo 'the test programs run by sudo: the live tests need root'
         runner=$here/as-root.sh
     else
-        echo 'not root, and sudo would ask: the live tests will be skipped'
+        echo 'not root, and sudo needs a password: the live tests will be skipped'
     fi
 fi
 echo "running the tests (some 6 minutes on 2 cores)${CAPTURES:+; capture files from $CAPTURES}"

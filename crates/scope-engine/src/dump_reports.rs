@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Finished dumps that the summary lists: those with the highest numbers. Older ones are counted.
 pub const REPORTS_MAX: usize = 1000;
-/// Reports that wait to be told; beyond, the oldest are told by the log alone.
+/// Reports that wait to be reported; beyond, the oldest are in the log alone.
 const NEWS_MAX: usize = 1000;
 
 /// Sums over all finished dumps of a run.
@@ -69,7 +69,7 @@ impl DumpReports {
         }
     }
 
-    /// Those that came since this was last asked.
+    /// Those that came since the last call.
     pub fn news(&mut self) -> Vec<DumpReport> {
         self.news.drain(..).collect()
     }

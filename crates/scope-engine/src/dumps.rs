@@ -252,7 +252,7 @@ impl Dumps {
         self.lock().reports.totals().dumps
     }
 
-    /// Reports that came since this was last asked.
+    /// Reports that came since the last call.
     pub fn news(&self) -> Vec<DumpReport> {
         self.lock().reports.news()
     }

@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 pub const WAITING_MAX: usize = 64;
 /// Bytes of a command's output that are kept.
 pub const OUTPUT_BYTES_MAX: usize = 4096;
-/// Outcomes that wait to be told; beyond, the oldest are forgotten (they stay counted).
+/// Outcomes that wait to be reported; beyond, the oldest are forgotten (they stay counted).
 const NEWS_MAX: usize = 1000;
 /// Letters of a fact in the environment.
 const FACT_CHARS_MAX: usize = 16 << 10;
@@ -246,7 +246,7 @@ impl Exec {
         self.desk.tell(ExecNews::Skipped { dump: job.dump });
     }
 
-    /// Outcomes since this was last asked.
+    /// Outcomes since the last call.
     pub fn news(&self) -> Vec<ExecNews> {
         std::mem::take(&mut *self.desk.news.lock().expect("no panic while held"))
     }

@@ -3,10 +3,10 @@
 
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
-use crate::shared::Shared;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, source};
 use crate::thread_times::{ThreadTimes, WorkerTime};
+use crate::wiring::Shared;
 use scope_events::counts::{self, ByWord};
 use scope_events::event;
 use scope_events::fact::Flat;
@@ -112,7 +112,7 @@ impl Health {
         self.nics.notes().iter().map(say).collect()
     }
 
-    /// Warnings of packets that are cut though nobody asked for it, found by the last look.
+    /// Warnings of packets that are cut although no snap length asked for it, found by the last look.
     pub(crate) fn cuts(&mut self) -> Vec<String> {
         self.nics.cuts()
     }

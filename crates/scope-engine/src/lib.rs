@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`plan`] | what a run is to do, as meant |
 //! | [`run`] | a run from start to end: who starts when, what ends it |
-//! | [`worker`], [`shared`] | one thread per source queue; what all of them share |
+//! | [`worker`], [`wiring`] | one thread per source queue; what all of them share |
 //! | `path` | the packet path: each batch through its stages |
 //! | [`control`], `obeying` | orders from outside to a run that goes: sent, and obeyed |
 //! | `sources` | every source is opened: one feed per worker |
@@ -73,7 +73,6 @@ pub mod reread;
 mod roles;
 pub mod run;
 pub mod service;
-pub mod shared;
 pub mod short_snap;
 mod sources;
 pub mod space;
@@ -85,6 +84,7 @@ pub mod threads;
 pub mod triggers;
 pub mod unread;
 mod watch;
+pub mod wiring;
 pub mod worker;
 
 pub use control::{Change, Control, Order, Refusal, Reload, Reply, Which};

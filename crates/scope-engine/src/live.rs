@@ -2,7 +2,7 @@
 //! said of all that.
 
 use crate::plan::{Fixed, SourceEntry};
-use crate::shared::Part;
+use crate::wiring::Part;
 use crate::worker::Feed;
 use scope_machine::cpus::pin_this_thread;
 use scope_source::SourceError;

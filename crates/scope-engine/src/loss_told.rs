@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Between two lines.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What has been told.
+/// What has been reported.
 pub(crate) struct LossTold {
     dropped: Drops,
     at: Option<Instant>,
@@ -21,7 +21,7 @@ impl LossTold {
         LossTold { dropped: Drops::default(), at: None, remedy }
     }
 
-    /// What is to be told now, if anything is, of packets `dropped` so far.
+    /// What is to be reported now, if anything is, of packets `dropped` so far.
     pub(crate) fn look(&mut self, dropped: &Drops, now: Instant) -> Option<String> {
         let (all, told) = (sum(dropped), sum(&self.dropped));
         if all <= told || self.at.is_some_and(|at| now.duration_since(at) < AGAIN) {

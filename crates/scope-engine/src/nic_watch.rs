@@ -1,5 +1,5 @@
 //! The network cards under a run's live sources: notes at the start and as packets tell, counters each
-//! second. All of it stands beside the conservation law, not in it.
+//! second. All of it stands apart from packet accounting.
 
 use crate::interfaces::InterfaceStatus;
 use crate::plan::SourceEntry;
@@ -22,7 +22,7 @@ pub struct NicStatus {
     pub interface: String,
     /// The kernel's counters of it, by their names in `/sys/class/net/NAME/statistics`; empty: unknown.
     pub counters: BTreeMap<String, u64>,
-    /// Those of the driver's own counters that tell of losses.
+    /// Those of the driver's own counters that count losses.
     pub driver: BTreeMap<String, u64>,
     /// Packets that aren't as they are on the wire.
     pub altered: Altered,
@@ -54,7 +54,7 @@ impl NicStatus {
         }
     }
 
-    /// Packets that a counter tells of; 0 where it isn't known.
+    /// Packets that a counter counts; 0 where it isn't known.
     pub fn count(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
@@ -79,7 +79,7 @@ pub(crate) struct NicWatch {
     softnet_before: Option<Softnet>,
     /// Notes that nobody has said yet.
     untold: Vec<Advice>,
-    /// Packets that are cut though nobody asked for it: more than notes.
+    /// Packets that are cut although no snap length asked for it: more than notes.
     cuts_untold: Vec<Advice>,
 }
 
@@ -161,12 +161,12 @@ impl NicWatch {
         }
     }
 
-    /// Notes since this was last asked.
+    /// Notes since the last call.
     pub(crate) fn notes(&mut self) -> Vec<Advice> {
         std::mem::take(&mut self.untold)
     }
 
-    /// Warnings of packets that are cut though nobody asked for it, since this was last asked.
+    /// Warnings of packets that are cut although no snap length asked for it, since the last call.
     pub(crate) fn cuts(&mut self) -> Vec<String> {
         self.cuts_untold.drain(..).map(|cut| format!("{}: {}", cut.what, cut.remedy)).collect()
     }
@@ -206,7 +206,7 @@ fn kinds(altered: &Altered) -> usize {
     counts.iter().filter(|count| **count > 0).count()
 }
 
-/// What packets tell of their card: altered, or cut though nobody asked for it.
+/// What packets tell of their card: altered, or cut although no snap length asked for it.
 fn advice_of_packets(nic: &Nic, peer: Option<&Peer>, status: &NicStatus) -> Vec<Advice> {
     let Altered { cut_by_block, cut_by_bound, .. } = status.altered;
     let mut advice = altered_advice(nic, peer, &status.altered);

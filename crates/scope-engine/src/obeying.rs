@@ -7,8 +7,8 @@
 use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reload, Reply, Waiting, Which};
 use crate::plan::Fixed;
 use crate::reload::reload;
-use crate::shared::Shared;
 use crate::watch::Watch;
+use crate::wiring::Shared;
 use scope_events::event::Warning;
 use scope_trigger::Trigger;
 use std::sync::Arc;

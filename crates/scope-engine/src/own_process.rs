@@ -42,8 +42,8 @@ pub(crate) fn spawn(
     let mut command = Command::new("/proc/self/exe");
     command.arg0("wirescope").arg(role).args(argument).env_clear().envs(environment);
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    // No terminal's signals, and none of its input. It fails for who leads a session already, which a new
-    // process doesn't.
+    // No terminal's signals, and none of its input. It fails only for the leader of a session, which a new
+    // process isn't.
     // SAFETY: between fork and exec only this system call is made, which takes nothing.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from)) };
     drop(command.spawn()?);

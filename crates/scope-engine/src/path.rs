@@ -27,7 +27,7 @@ mod prefilter;
 mod triggers;
 
 use crate::live_times::{LiveTimes, Taken};
-use crate::shared::{Part, Shared};
+use crate::wiring::{Part, Shared};
 use append::{Append, Attached, Lost, WAIT_STEP};
 use batch::{Batch, LANES_MAX};
 use parse::Parse;

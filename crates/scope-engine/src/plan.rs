@@ -21,7 +21,7 @@ pub struct SourceEntry {
     pub plan: SourcePlan,
     /// Whose segments its lanes claim: those of its share, or the common ones.
     pub group: ClaimGroup,
-    /// Only packets that it takes are recorded; all files of a run have the same.
+    /// Only packets that it matches are recorded; all files of a run have the same.
     pub prefilter: Option<Filter>,
     /// Where its workers run; all files of a run have the same.
     pub pinning: Pinning,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Triggers of which details are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// What has been told of one trigger, and what is known of it.
+/// What has been reported of one trigger, and what is known of it.
 #[derive(Default)]
 struct Known {
     told: HitCounts,
@@ -36,7 +36,7 @@ pub(crate) struct Bounds {
     pub budget_is_another_s: bool,
 }
 
-/// What has been told.
+/// What has been reported.
 #[derive(Default)]
 pub(crate) struct Refused {
     triggers: BTreeMap<String, Known>,

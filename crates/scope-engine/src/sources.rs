@@ -2,7 +2,7 @@
 
 use crate::live;
 use crate::plan::{Fixed, SourceEntry};
-use crate::shared::Part;
+use crate::wiring::Part;
 use crate::worker::Feed;
 use scope_fault::Fault;
 use scope_source::file::{FileOptions, FileSource};

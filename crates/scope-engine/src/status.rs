@@ -7,8 +7,8 @@ use crate::dumps::OpenDump;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
-use crate::shared::Shared;
 use crate::thread_times::WorkerTime;
+use crate::wiring::Shared;
 use scope_dump::InterfaceSample;
 use scope_dump::budget::Usage;
 use scope_dump::evidence::SAMPLED_MAX;
@@ -160,7 +160,7 @@ impl StatusTaker {
         }
     }
 
-    /// What came up at each worker since this was last asked, and how much was forgotten.
+    /// What came up at each worker since the last call, and how much was forgotten.
     pub(crate) fn news(&mut self) -> Vec<(Vec<WorkerNews>, u64)> {
         self.reports.iter_mut().map(ReportReader::news).collect()
     }
@@ -231,7 +231,7 @@ impl StatusTaker {
         }
     }
 
-    /// What was dropped since this was last asked.
+    /// What was dropped since the last call.
     pub(crate) fn new_drops(&mut self) -> Vec<(DropReason, u64)> {
         let before = std::mem::replace(&mut self.dropped_told, self.dropped);
         let new = self.dropped.iter().map(|(reason, packets)| (reason, packets - before.get(reason)));

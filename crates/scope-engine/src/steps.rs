@@ -23,7 +23,7 @@ const NOTED_NS: i64 = 10_000_000;
 const READ_WITHIN: Duration = Duration::from_millis(1);
 /// Times that they are read at most for one look.
 const READS_MAX: u32 = 10;
-/// Steps that nobody has told yet are kept; of more only the number.
+/// Steps that nobody has reported yet are kept; of more only the number.
 const NEWS_MAX: usize = 64;
 /// Eras that are over, of which the clock is remembered: a worker is never that many behind.
 const PAST_MAX: usize = 16;
@@ -174,7 +174,7 @@ impl Steps {
         self.era()
     }
 
-    /// Steps since this was last asked, and how many more.
+    /// Steps since the last call, and how many more.
     pub(crate) fn news(&self) -> (Vec<ClockStep>, u64) {
         let mut state = self.state.lock().expect("no panic while held");
         (std::mem::take(&mut state.news), std::mem::take(&mut state.unkept))

@@ -60,7 +60,7 @@ pub struct Summary {
     /// Packets older than their worker's clock less its grace: windows that they belong to may have been
     /// over.
     pub late: u64,
-    /// Every network card under a live source: its counters since the run began, beside the law.
+    /// Every network card under a live source: its counters since the run began, apart from packet accounting.
     pub nics: Vec<NicStatus>,
     /// Every source's own counters, one entry per worker: its text and the counters.
     pub sources: Vec<(String, SourceCounters)>,
@@ -74,11 +74,11 @@ pub struct Summary {
     pub strays: u64,
     /// How often capture time was set back.
     pub set_back: u64,
-    /// Comments, names and secrets of capture files that were left out of dumps at the bound.
+    /// Comments, names and secrets of capture files that were omitted from dumps at the bound.
     pub annexes_left_out: u64,
     /// Packets whose time lay outside of what is stored.
     pub time_clamped: u64,
-    /// Packets that were cut though nobody asked for it: by the kernel, to the most that is kept, or to what
+    /// Packets that were cut although no snap length asked for it: by the kernel, to the most that is kept, or to what
     /// a segment can keep.
     pub cut: u64,
     /// Of these: cut to what a segment can keep.
@@ -94,7 +94,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Dumps that [`Summary::dumps`] leaves out.
+    /// Dumps that [`Summary::dumps`] omits.
     pub fn dumps_left_out(&self) -> u64 {
         self.dump_totals.dumps.saturating_sub(self.dumps.len() as u64)
     }
@@ -156,7 +156,7 @@ pub(crate) fn dropped(drops: &Drops) -> ByWord {
     DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), drops.get(reason))).collect()
 }
 
-/// One source's side of the conservation law: live `offered = kernel_dropped + waiting + received`, files
+/// One source's side of packet accounting: live `offered = kernel_dropped + waiting + received`, files
 /// `offered = received + unreadable`, generated traffic `offered = received`.
 pub(crate) fn source(worker: usize, spec: &str, counters: &SourceCounters) -> SourceCounts {
     SourceCounts { source: spec.to_string(), worker: worker as u64, counts: Flat(offered(counters)) }

@@ -1,4 +1,4 @@
-//! What waits to be told by a thread that may be held up, bounded: the newest stay, those forgotten are
+//! What waits to be reported by a thread that may be held up, bounded: the newest stay, those forgotten are
 //! counted.
 
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ impl<T> Unread<T> {
         }
     }
 
-    /// How many were forgotten since this was last asked.
+    /// How many were forgotten since the last call.
     pub fn take_forgotten(&mut self) -> u64 {
         std::mem::take(&mut self.forgotten)
     }

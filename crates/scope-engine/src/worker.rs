@@ -3,7 +3,7 @@
 
 use crate::path::Path;
 use crate::report::Reporter;
-use crate::shared::{Part, Shared};
+use crate::wiring::{Part, Shared};
 use scope_machine::cpus::pin_this_thread;
 use scope_packet::{GapReason, time};
 use scope_source::{Polled, Source, Timing};
@@ -38,7 +38,7 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, mut reporter: Reporter) {
     }
     // By how much the clock that stamps packets is known to be ahead of the one that told this.
     let mut ahead_ns = 0;
-    // When it was told to stop, ns of the system's clock.
+    // When the run told it to stop, ns of the system's clock.
     let mut stopped_ns = None;
     loop {
         if stopped_ns.is_none() && (shared.stop.load(Ordering::Relaxed) || path.has_enough()) {

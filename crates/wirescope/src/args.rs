@@ -71,7 +71,7 @@ pub enum ConfigVerb {
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Print the resulting settings, and where each value comes from: default, file or flag
+    /// Print the resulting settings and the origin of each: default, file or flag
     #[command(override_usage = help::SHOW_USAGE, after_help = help::SHOW_FIRST, after_long_help = help::SHOW_ALL)]
     Show(Box<RunArgs>),
 }

@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 10;
 /// Letters of a run's name that are shown.
 const NAME_LETTERS: usize = 8;
 
-/// Looks and tells. Exit codes: 0 nothing is lost, 1 losses were found, 2 it can't look.
+/// Looks and reports. Exit codes: 0 nothing is lost, 1 losses were found, 2 it can't look.
 pub fn doctor(args: &DoctorArgs) -> u8 {
     let (facts, found) = match look(args) {
         Ok(looked) => looked,

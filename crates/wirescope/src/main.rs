@@ -188,10 +188,10 @@ fn run(matches: &ArgMatches) -> u8 {
         speech::be_quiet();
     }
     let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
-    if json || stdout_taken {
-        if let Some(warning) = stdio::closed_stdout() {
-            say(Level::Warning, &format!("wirescope: {warning}"));
-        }
+    if (json || stdout_taken)
+        && let Some(warning) = stdio::closed_stdout()
+    {
+        say(Level::Warning, &format!("wirescope: {warning}"));
     }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => {
@@ -201,7 +201,7 @@ fn run(matches: &ArgMatches) -> u8 {
         }
         Ended::Failed(fault) => failed(&fault),
         Ended::Done(summary) => {
-            // Who reads both outputs in one place is told nothing twice.
+            // Who reads both outputs in one place sees nothing twice.
             let one_reader = stdout_taken || journal::outputs_are_one();
             let text = match json {
                 true => format!("{}\n", json_line(&summary.to_json().to_string())),
@@ -209,7 +209,7 @@ fn run(matches: &ArgMatches) -> u8 {
                 false => words::summary(&summary, one_reader),
             };
             if json || quiet || !one_reader {
-                // Dumps have been told.
+                // Dumps have been reported.
                 for failure in words::other_failures(&summary) {
                     speech::say_fault(&failure.fault);
                 }
@@ -223,7 +223,7 @@ fn run(matches: &ArgMatches) -> u8 {
     }
 }
 
-/// Tells the summary on standard error, where the dump has taken standard output.
+/// Prints the summary on standard error, where the dump has taken standard output.
 fn tell_summary(text: &str) -> u8 {
     for line in text.lines() {
         say(Level::Info, line);
@@ -231,7 +231,7 @@ fn tell_summary(text: &str) -> u8 {
     DONE
 }
 
-/// Why a command that only tells has nothing to tell.
+/// Why a command that only prints has no result.
 enum NoResult {
     /// Asked for what can't be: nothing was begun.
     Refused(Vec<Fault>),
@@ -239,7 +239,7 @@ enum NoResult {
     Failed(Fault),
 }
 
-/// Prints what a command has to tell.
+/// Prints a command's result.
 fn told(result: Result<String, NoResult>) -> u8 {
     match result {
         Ok(text) => print_text(&text),
@@ -248,7 +248,7 @@ fn told(result: Result<String, NoResult>) -> u8 {
     }
 }
 
-/// Tells all faults of what was asked for.
+/// Prints all faults.
 fn refused(faults: &[Fault]) -> u8 {
     for fault in faults {
         speech::say_fault(fault);
@@ -256,7 +256,7 @@ fn refused(faults: &[Fault]) -> u8 {
     REFUSED
 }
 
-/// Tells what went wrong on the way.
+/// Prints what went wrong on the way.
 fn failed(fault: &Fault) -> u8 {
     speech::say_fault(fault);
     UNDONE

@@ -1,4 +1,4 @@
-//! From the command line as written to the run as meant: everything is checked, all faults are told at once,
+//! From the command line as written to the run as meant: everything is checked, all faults are reported at once,
 //! nothing is created.
 
 mod capture;

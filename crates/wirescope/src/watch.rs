@@ -1,4 +1,4 @@
-//! What a run tells while it goes, on standard error: on a terminal rewritten in place, otherwise now and
+//! What a run prints while it goes, on standard error: on a terminal rewritten in place, otherwise now and
 //! then a plain line.
 
 use crate::speech::{self, Level, say};

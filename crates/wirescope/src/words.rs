@@ -9,7 +9,7 @@ pub use scope_spelling::figures::{bit_rate, counted, number, size, span};
 use scope_spelling::printable::printable;
 use scope_spelling::time::iso;
 
-/// Counters of a network card that tell of lost packets.
+/// Counters of a network card that count lost packets.
 const NIC_LOSSES: [&str; 6] = [
     "rx_dropped",
     "rx_missed_errors",
@@ -134,7 +134,7 @@ fn nic(status: &NicStatus) -> String {
 }
 
 /// The summary at the end. What matters most stands last: dumps, a line each, then what isn't complete, what
-/// failed, what was lost. Where `told`, each dump has been told already where this is read: then only those
+/// failed, what was lost. Where `told`, the reader has seen each dump already: then only those
 /// that aren't complete are.
 pub fn summary(summary: &Summary, told: bool) -> String {
     let mut text = String::new();

@@ -399,5 +399,5 @@ fn without_landlock_that_is_said_and_commands_run_all_the_same() {
 fn the_helper_is_no_command_for_people() {
     let done = run::finish(wirescope(&["exec-helper"]));
     assert_eq!(done.code(), Some(2));
-    assert!(done.stderr.contains("is no command"), "{}", done.stderr);
+    assert!(done.stderr.contains("is not a command"), "{}", done.stderr);
 }

@@ -30,7 +30,10 @@ fn a_filter_that_needs_more_than_the_snap_length_keeps_is_warned_of() {
     let (warnings, _) = warned("36", "udp port 53 or tcp port 80", "", &[]);
     assert!(warnings.is_empty(), "{warnings:?}");
     let (warnings, _) = warned("34", "udp", "tcp[13] & 2 != 0", &["--prefilter", "udp dst port 53"]);
-    assert!(warnings.iter().any(|warning| warning.contains("the prefilter takes no packet")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|warning| warning.contains("the prefilter matches no packet")),
+        "{warnings:?}"
+    );
     assert!(
         warnings.iter().any(|warning| warning.contains("the dump filter of trigger 't' matches no packet")),
         "{warnings:?}"
@@ -47,8 +50,8 @@ fn the_check_of_a_configuration_says_so_too() {
     let done = finish(wirescope(&["config", "check", file.to_str().unwrap()]));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     for words in [
-        "the prefilter takes no packet",
-        "the trigger 'trigger1' takes no packet",
+        "the prefilter matches no packet",
+        "the trigger 'trigger1' matches no packet",
         "dump filter of trigger 'trigger1'",
     ] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);

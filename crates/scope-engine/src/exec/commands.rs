@@ -33,7 +33,7 @@ struct Running {
     child: Child,
     group: Pid,
     began: Instant,
-    /// When it was told to end.
+    /// When it was signalled to end.
     told_to_end: Option<Instant>,
     /// `None` when all ends of it are closed.
     pipe: Option<File>,

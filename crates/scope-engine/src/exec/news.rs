@@ -62,7 +62,7 @@ impl ExecCounts {
 }
 
 impl ExecNews {
-    /// What the helper tells, where commands may write to so many folders.
+    /// What the helper reports, where commands may write to so many folders.
     pub(super) fn ended(outcome: Outcome, writable: usize) -> ExecNews {
         ExecNews::Ended {
             dump: outcome.dump,

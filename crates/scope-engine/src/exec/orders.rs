@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MAX: usize = 2 << 20;
 const LIST_MAX: u64 = 4096;
 const LENGTH_BYTES: usize = 4;
 
-/// What the helper is told first.
+/// What the helper receives first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// For `/bin/sh -c`.
@@ -43,7 +43,7 @@ pub struct Setup {
     pub temporary: PathBuf,
 }
 
-/// What the helper is told.
+/// What the helper receives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Order {
     /// Comes first, once.
@@ -54,7 +54,7 @@ pub enum Order {
     EndAll,
 }
 
-/// What the helper tells.
+/// What the helper reports.
 #[derive(Debug, PartialEq)]
 pub enum Told {
     /// It has given up its rights and waits for jobs.

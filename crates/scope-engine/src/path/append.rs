@@ -175,7 +175,7 @@ impl<'a> Append<'a> {
         });
     }
 
-    /// What was lost in front of the ring since this was last asked, by reason.
+    /// What was lost in front of the ring since the last call, by reason.
     pub fn take_lost(&mut self) -> impl Iterator<Item = (DropReason, Lost)> + use<> {
         let lost = std::mem::replace(&mut self.lost, [None; DropReason::ALL.len()]);
         DropReason::ALL.into_iter().zip(lost).filter_map(|(reason, lost)| Some((reason, lost?)))

@@ -4,10 +4,10 @@
 use scope_dump::{DumpOutput, Scans};
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
-use scope_engine::shared::Shared;
 use scope_engine::steps::Steps;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
+use scope_engine::wiring::Shared;
 use scope_events::Events;
 use scope_filter::{Filter, FilterEngine, Template, VlanRule};
 use scope_packet::{Clock, LinkType};

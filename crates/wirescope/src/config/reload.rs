@@ -72,7 +72,9 @@ impl Reloader {
         let settings = new.settings.keeping(&self.settings, kept);
         let told = |key: &str| {
             let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));
-            format!("{key}: can't change during a run: {old} stays, and {new} waits for the next start")
+            format!(
+                "{key}: can't change in a running instance: {old} stays, and {new} waits for the next start"
+            )
         };
         let meant_as = keys::meanings();
         let kept =

@@ -26,11 +26,11 @@ pub const TAG_COUNTS: usize = 4;
 /// What the packets of one link type came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// By number of VLAN tags: packets, and those of them that the filter takes.
+    /// By number of VLAN tags: packets, and those of them that the filter matches.
     pub by_tags: [(u64, u64); TAG_COUNTS],
     /// Packets that the screen lets through to the program.
     pub let_through: u64,
-    /// Packets that the filter takes and the screen lets through: all that the filter takes.
+    /// Packets that the filter matches and the screen lets through: all that the filter matches.
     taken_through: u64,
 }
 
@@ -40,12 +40,12 @@ impl Tally {
         self.by_tags.iter().map(|(packets, _)| packets).sum()
     }
 
-    /// Those that the filter takes.
+    /// Those that the filter matches.
     pub fn matched(&self) -> u64 {
         self.by_tags.iter().map(|(_, matched)| matched).sum()
     }
 
-    /// Packets that the filter takes and the screen refuses, if there are any.
+    /// Packets that the filter matches and the screen refuses, if there are any.
     pub fn lost_by_screen(&self) -> Option<u64> {
         Some(self.matched() - self.taken_through).filter(|&lost| lost > 0)
     }

@@ -79,7 +79,7 @@ fn exclude_self(entries: &mut [SourceEntry], faults: &mut Faults<'_>) {
         interfaces += u32::from(entry.plan.exclude_self());
     }
     if interfaces == 0 {
-        let cause = "no source is an interface, so there is nothing to exclude";
+        let cause = "no interface is captured, so there is nothing to exclude";
         faults.add(Fault::of("exclude-self").cause(cause).remedy(omit_it()));
     }
 }

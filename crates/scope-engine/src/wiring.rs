@@ -30,7 +30,7 @@ pub struct Shared {
     pub steps: Steps,
     /// The sources are to stop.
     pub stop: AtomicBool,
-    /// Workers that have ended, and who wants to know it at once.
+    /// Workers that have ended, and who is to know it at once.
     pub ended: AtomicUsize,
     /// The run's main thread.
     pub main: std::thread::Thread,
