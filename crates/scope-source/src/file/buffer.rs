@@ -63,7 +63,7 @@ enum Filling {
     /// The worker itself.
     Direct(Input),
     /// A thread, ahead of it.
-    Ahead(Ahead),
+    Ahead(Box<Ahead>),
     /// Nobody: the end was reached and what read is gone.
     Over,
 }
@@ -102,7 +102,7 @@ impl Buffer {
             return;
         }
         self.filling = match std::mem::replace(&mut self.filling, Filling::Over) {
-            Filling::Direct(input) if input.reopens() => Filling::Ahead(Ahead::start(input, alone)),
+            Filling::Direct(input) if input.reopens() => Filling::Ahead(Box::new(Ahead::start(input, alone))),
             other => other,
         };
     }
