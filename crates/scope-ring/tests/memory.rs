@@ -216,5 +216,8 @@ fn reserved_huge_pages_are_taken_and_what_they_can_t_hold_goes_elsewhere() {
     let locked = MemoryOptions { locked: true, ..MemoryOptions::default() };
     let locked =
         ready(32 * MIB, MIB, &locked).expect("huge pages can't be swapped out, and the tables are small");
+    if !matches!(locked.memory().kind, MemoryKind::Hugetlb { .. }) && free_pages() < 16 {
+        return eprintln!("skipped: another process took the huge pages");
+    }
     assert_eq!(locked.memory().to_string(), "locked, 2 MiB huge pages from hugetlbfs");
 }

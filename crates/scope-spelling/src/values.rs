@@ -136,7 +136,13 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, BadValue> {
         "m" | "min" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         "d" => 86_400_000_000_000,
-        unit => return Err(unknown_unit(text, unit, "ns, us, ms, s, m, h, d; a bare number is seconds")),
+        unit => {
+            return Err(unknown_unit(
+                text,
+                unit,
+                "ns, us, ms, s, min (or m), h, d; a bare number is seconds",
+            ));
+        }
     };
     match decimal.times(factor) {
         Some((_, false)) => Err(BadValue::new(text, "is no whole number of nanoseconds")),

@@ -188,12 +188,18 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         (summary.unreadable, "packets in damaged records could not be read"),
         (summary.stepped_back, "packets were older than one before them"),
         (summary.strays, "packets had a time that no other packet confirms: it moved no clock"),
-        (summary.set_back, "times capture time was set back: windows end there and new ones begin"),
         (summary.time_clamped, "packets had times that can't be stored and were moved"),
         (summary.cut, "packets were truncated although no snap length asked for it"),
     ];
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
         line(&mut text, format!("note      {} {what}", number(*packets)));
+    }
+    if summary.set_back > 0 {
+        let times = counted(summary.set_back, "time");
+        line(
+            &mut text,
+            format!("note      capture time was set back {times}: windows end there and new ones begin"),
+        );
     }
     for path in &summary.ring_out {
         line(&mut text, format!("ring      {}", path.display()));

@@ -103,7 +103,7 @@ fn check(live: &Live, interface: &str, cause: &str, remedy: &str, (done, summary
     let dump = &summary["dumps"][0];
     assert!(dump["cut"].as_u64().unwrap() > 3 && dump["lost_max"] == 0, "{dump}");
     let bytes = std::fs::read(dump["path"].as_str().unwrap()).unwrap();
-    let told = format!("cut: {} packets are shorter", dump["cut"]);
+    let told = format!("cut: {} packets are truncated", dump["cut"]);
     assert!(bytes.windows(told.len()).any(|window| window == told.as_bytes()), "the dump says so itself");
     let finding = found(live, cause).expect("doctor names the cause");
     assert!(

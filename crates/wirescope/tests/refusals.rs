@@ -97,7 +97,7 @@ fn filters_that_don_t_compile_are_refused_with_their_place() {
     check(
         "syntax",
         &["--source", "GOOD", "--trigger", "udp prot 60000"],
-        &["prot", "syntax|no word", "byte|position|column|^"],
+        &["prot", "syntax|not a word", "byte|position|column|^"],
     );
     check(
         "template",

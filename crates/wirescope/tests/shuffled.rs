@@ -101,3 +101,22 @@ fn one_wrong_time_among_many_packets_is_no_file_out_of_order() {
     );
     assert!(!said.contains("reordercap"), "{said}");
 }
+
+#[test]
+fn a_file_whose_time_goes_back_is_warned_of_with_the_remedy() {
+    let place = Place::new();
+    let mut capture = capture();
+    // The second half comes first, as where two captures were put one behind the other.
+    capture.packets.rotate_left(1000);
+    place.source_of("in.pcapng", &pcapng(&capture, Precision::Nano, false));
+    let (summary, said) = run(&place, "in.pcapng");
+    assert_eq!((&summary["set_back"], &summary["strays"]), (&1.into(), &0.into()), "{summary:#}");
+    let path = place.path("in.pcapng").display().to_string();
+    let warnings = summary["warnings"].as_array().unwrap();
+    let ours: Vec<_> =
+        warnings.iter().filter_map(Value::as_str).filter(|warning| warning.contains("reordercap")).collect();
+    assert_eq!(ours.len(), 1, "{warnings:?}");
+    assert!(ours[0].contains("set back 1 time;"), "{ours:?}");
+    assert!(ours[0].contains(&format!("reordercap {path} sorted.pcapng")), "{ours:?}");
+    assert_eq!(said.matches("reordercap").count(), 1, "{said}");
+}

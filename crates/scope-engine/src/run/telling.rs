@@ -125,15 +125,15 @@ impl Run {
         }
     }
 
-    /// Warns of files whose packets are in no order of time, once all are read: then most of them belong to
-    /// no window.
+    /// Warns of files whose packets are not in order of time, once all are read: a dump lacks those of its
+    /// window that stand elsewhere, and can state only what was known when it ended.
     pub(super) fn tell_of_disorder(&self, status: &Status, watch: &dyn Watch, warnings: &mut Vec<String>) {
         let (strays, packets) = (status.counts.stray_packets, status.counts.received_packets);
         let many = strays > STRAYS_FEW && strays.saturating_mul(STRAYS_PART) >= packets;
-        if self.live || !many {
+        let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
+        if self.live || !many && set_back == 0 {
             return;
         }
-        let set_back: u64 = status.sources.iter().map(|source| source.counters.set_back).sum();
         let files: Vec<String> = self
             .fixed
             .sources
@@ -144,7 +144,8 @@ impl Run {
             [one] if one != "-" => one,
             _ => "FILE",
         };
-        self.warn(disorder(strays, packets, set_back, file), watch, warnings);
+        let text = if many { disorder(strays, packets, set_back, file) } else { went_back(set_back, file) };
+        self.warn(text, watch, warnings);
     }
 
     /// What became of an interface: an event, and a warning or just a line.
@@ -210,6 +211,15 @@ fn disorder(strays: u64, packets: u64, set_back: u64, file: &str) -> String {
         run on the result: reordercap {file} sorted.pcapng",
         number(strays),
         counted(packets, "packet"),
+        counted(set_back, "time")
+    )
+}
+
+fn went_back(set_back: u64, file: &str) -> String {
+    format!(
+        "the packets are not in order of time: time was set back {}; a dump has the packets of its window \
+         from one place of the file only, and does not know of those that come later; sort the file, then run \
+         on the result: reordercap {file} sorted.pcapng",
         counted(set_back, "time")
     )
 }

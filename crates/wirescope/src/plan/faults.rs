@@ -138,9 +138,14 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
             Fault::of("ring").cause(cause).remedy(sentence!["choose a smaller ", ring])
         }
         RingError::Refused { ring_bytes, cause } => {
+            let cause_is_file_size = cause.raw_os_error() == Some(libc::EFBIG);
             let cause =
                 format!("the system gave less memory than a ring of {} needs ({cause})", size(ring_bytes));
             let fault = Fault::of("ring").cause(cause);
+            // The ring is a file in memory, so a limit on files bounds it.
+            if cause_is_file_size {
+                return fault.remedy("raise the limit on the size of files: ulimit -f unlimited");
+            }
             fault.remedy(sentence![
                 "choose a smaller ",
                 ring,
