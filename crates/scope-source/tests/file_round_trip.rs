@@ -81,6 +81,26 @@ fn steps() -> impl Strategy<Value = Vec<i64>> {
     vec(step, 0..600)
 }
 
+/// A stray takes its turn at once: at the recorded pace, too, however far ahead its time lies.
+#[test]
+fn a_stray_does_not_hold_up_a_paced_file() {
+    let mut pcap = Pcap::new(false, NANO, 4, 65_535, 101);
+    for at in 0..200 {
+        let stray_ns = if at == 100 { 3_600_000_000_000 } else { 0 };
+        pcap.packet(1_000_000_000_000 + at * 1_000_000 + stray_ns, &[1; 60]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    fs::write(&path, pcap.done()).unwrap();
+    let paced = FileOptions { pace: Some(1.0), ..options(vec![path.to_str().unwrap().to_string()]) };
+    let (mut source, mut sink) = (FileSource::open(paced).unwrap(), InOrder::default());
+    let began = std::time::Instant::now();
+    while source.poll(&mut sink).unwrap() != Polled::Ended {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "it waits for the stray's time");
+    }
+    assert_eq!((sink.collect.packets.len(), sink.turns), (200, vec![(100, Turn::Stray)]));
+}
+
 proptest! {
     /// Plain packets of one file are gathered in one go, those of a share each alone: both are the same.
     #[test]

@@ -105,20 +105,32 @@ fn a_node_that_can_t_be_is_refused_with_those_that_can() {
     }
 }
 
-#[test]
-fn a_limit_of_the_address_space_is_an_error_with_the_remedy() {
-    let place = Place::new();
-    let mut command = short_run(&place, &[]);
+/// A short run under a limit of the system.
+fn limited(place: &Place, resource: libc::__rlimit_resource_t, bytes: u64) -> Command {
+    let mut command = short_run(place, &[]);
     command.args(["--segment", "1MiB"]);
     // SAFETY: between fork and exec only a system call is made, on a structure of its own.
     unsafe {
-        command.pre_exec(|| {
-            let bytes = 60 << 20;
-            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: bytes, rlim_max: bytes });
+        command.pre_exec(move || {
+            libc::setrlimit(resource, &libc::rlimit { rlim_cur: bytes, rlim_max: bytes });
             Ok(())
         })
     };
+    command
+}
+
+#[test]
+fn a_limit_of_the_address_space_is_an_error_with_the_remedy() {
+    let place = Place::new();
+    let command = limited(&place, libc::RLIMIT_AS, 60 << 20);
     assert_refused(&finish(command), &place, &["ring of", "smaller --ring", "ulimit -v"]);
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_bounds_the_ring_and_is_named() {
+    let place = Place::new();
+    let command = limited(&place, libc::RLIMIT_FSIZE, 1 << 20);
+    assert_refused(&finish(command), &place, &["ring of", "ulimit -f unlimited"]);
 }
 
 /// A control group with a limit of its memory; gone at the end.

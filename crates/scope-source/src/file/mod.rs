@@ -347,8 +347,10 @@ impl FileSource {
         };
         let before = self.batch.len();
         capture.run(&mut self.batch, BATCH_PACKETS_MAX - 1, until_ns);
-        let Some(next) = capture.next() else { return };
-        self.merge.replace_first(next.0.time_ns);
+        if self.batch.len() == before {
+            return;
+        }
+        self.merge.replace_first(capture.turn_ns());
         let mut newest_ns = self.newest_ns.unwrap_or(i64::MIN);
         for record in &mut self.batch[before..] {
             record.len = record.len.min(self.snap_len);
@@ -356,7 +358,7 @@ impl FileSource {
             newest_ns = newest_ns.max(record.time_ns);
             *clock_ns = (*clock_ns).max(record.time_ns);
         }
-        self.newest_ns = (newest_ns > i64::MIN).then_some(newest_ns);
+        self.newest_ns = Some(newest_ns);
     }
 
     /// Notes, with an empty batch, what is to be said before it.
