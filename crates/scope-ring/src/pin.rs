@@ -164,6 +164,23 @@ impl Pinned {
         self.slot
     }
 
+    /// Bytes `range` of the segment as they go to disk: of an open one those of committed blocks, or of
+    /// committed entries.
+    pub fn stretch(&self, range: Range<usize>) -> &[u8] {
+        let (committed, segment_bytes) = (self.committed(), self.ring.segment_bytes());
+        let entries_end = segment_bytes - segment::FOOT_BYTES;
+        let entries_from = entries_end - committed.packets as usize * KEY_ENTRY_BYTES;
+        assert!(range.start <= range.end);
+        assert!(
+            committed.sealed && range.end <= segment_bytes
+                || range.end <= committed.bytes as usize
+                || range.start >= entries_from && range.end <= entries_end
+        );
+        // SAFETY: as in `blocks` and `column`; of a sealed segment nothing is written until its slot is
+        // recycled.
+        unsafe { self.ring.region().bytes(self.slot, range) }
+    }
+
     /// The whole segment as it goes to disk, once sealed.
     pub fn whole(&self) -> Option<&[u8]> {
         // SAFETY: a sealed segment isn't written until the slot is recycled, which this pin forbids.

@@ -3,6 +3,7 @@
 //!
 //! Absent for now: continuous retention, volumes, recovery, search.
 
+pub mod disk;
 pub mod file;
 
 pub use file::{StoreError, write_ring};
