@@ -20,6 +20,12 @@ pub fn cpu_ns() -> i64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// The time of the last tick: it moves on with each timer interrupt (250 a second as a rule), which comes to
+/// all processors at once.
+pub fn tick_ns() -> i64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+}
+
 /// How often this thread had to leave its processor to others so far.
 pub fn preemptions() -> i64 {
     // SAFETY: all zeros are a usage.

@@ -165,7 +165,7 @@ fn seen(table: &Table, rows: [&'static str; 3], most: [f64; 3]) -> Bar {
     bar
 }
 
-/// The excess that four of five rounds stay within, without what the scheduler took.
+/// The excess that four of five rounds stay within, without what the scheduler and the host took.
 fn pause_excess(table: &Table) -> Bar {
     let (with, alone) = (("writer_own_pause_us", "with such readers"), ("writer_own_pause_us", "alone"));
     let value = percentile(&table.differences(with, alone), 80.0);

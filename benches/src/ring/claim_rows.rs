@@ -2,7 +2,8 @@
 //!
 //! As many disturbing threads as there are cores besides the writer's, never idle, each on a core of its own,
 //! as is the writer, disturbed or not: what the scheduler does with threads that it has to sort out first is
-//! no pause of the ring's.
+//! no pause of the ring's. Where the writer is alone, threads that touch no ring keep those cores as busy: what
+//! the host of a guest takes depends on that.
 //!
 //! ```text
 //! pin     a segment somewhere among those that are left, often the very next one to be recycled
@@ -16,6 +17,7 @@ use crate::figures::percentile;
 use crate::table::Table;
 use scope_measure::{Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -105,7 +107,7 @@ fn claims(stand: &Stand) -> Result<Claims, String> {
 /// What held a writer up.
 struct Pause {
     longest_us: f64,
-    /// The longest without what the scheduler took of it.
+    /// The longest without what the scheduler and the host took of it.
     own_us: f64,
     /// How long it waited for a core in all.
     run_delay_us: f64,
@@ -116,13 +118,17 @@ fn pause(stand: &mut Stand, disturbed: bool) -> Result<Pause, String> {
     let feeder = &mut stand.feeders[0];
     feeder.begin();
     let span = stand.scale.span;
-    let (fed, run_delay_ns) =
-        beside_disturbers(&stand.ring, if disturbed { disturbers() } else { 0 }, || {
-            let runs = Runs::of_this_thread()?;
-            let before = runs.count().0;
-            let fed = feeder.feed_for(source, span, || Duration::from_nanos(runs.count().0));
-            Ok::<_, String>((fed, runs.count().0 - before))
-        })?;
+    let feed = || {
+        let (runs, host) = (Runs::of_this_thread()?, Host::of_processor(cores()[0])?);
+        let before = runs.count().0;
+        let fed = feeder.feed_for(source, span, || Duration::from_nanos(runs.count().0) + host.took());
+        Ok::<_, String>((fed, runs.count().0 - before))
+    };
+    let (fed, run_delay_ns) = if disturbed {
+        beside_disturbers(&stand.ring, disturbers(), feed)
+    } else {
+        beside(disturbers(), |_, done| spin(done), feed)
+    }?;
     check_ring(&stand.ring, feeder.lane(), source, feeder.base(), fed.packets)?;
     let us = |span: Duration| span.as_nanos() as f64 / 1e3;
     Ok(Pause {
@@ -139,15 +145,25 @@ fn disturbers() -> usize {
 
 /// Runs `work` on a thread and a core of its own beside so many disturbers; they are gone on return.
 fn beside_disturbers<T: Send>(ring: &Arc<Ring>, disturbers: usize, work: impl FnOnce() -> T + Send) -> T {
+    beside(disturbers, |index, done| disturb(ring, index as u64, disturbers, done), work)
+}
+
+/// Runs `work` on a thread and a core of its own beside so many threads of `other`, which get their number and
+/// end when they are told to; they are gone on return.
+fn beside<T: Send>(
+    others: usize,
+    other: impl Fn(usize, &AtomicBool) + Sync,
+    work: impl FnOnce() -> T + Send,
+) -> T {
     let (cores, done) = (cores(), AtomicBool::new(false));
     let core = |index: usize| cores[index % cores.len()];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..disturbers)
+        let threads: Vec<_> = (0..others)
             .map(|index| {
-                let (ring, done, core) = (ring.clone(), &done, core(index + 1));
+                let (other, done, core) = (&other, &done, core(index + 1));
                 scope.spawn(move || {
                     stay_on(core);
-                    disturb(&ring, index as u64, disturbers, done);
+                    other(index, done);
                 })
             })
             .collect();
@@ -163,6 +179,12 @@ fn beside_disturbers<T: Send>(ring: &Arc<Ring>, disturbers: usize, work: impl Fn
         }
         result.expect("the work doesn't panic")
     })
+}
+
+fn spin(done: &AtomicBool) {
+    while !done.load(Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
 }
 
 fn disturb(ring: &Arc<Ring>, seed: u64, disturbers: usize, done: &AtomicBool) {
@@ -219,5 +241,44 @@ impl Runs {
         let text = std::str::from_utf8(&bytes[..length]).unwrap_or("");
         let mut numbers = text.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+}
+
+/// What the host of a guest took of one processor, as `/proc/stat` says (`steal`).
+struct Host {
+    stat: File,
+    line: String,
+    /// What it had taken at the last look, and what was counted until then.
+    last: Cell<(Duration, Duration)>,
+}
+
+impl Host {
+    /// `/proc/stat` counts in these.
+    const UNIT: Duration = Duration::from_millis(10);
+
+    fn of_processor(core: usize) -> Result<Host, String> {
+        let path = "/proc/stat";
+        let stat = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+        let host = Host { stat, line: format!("cpu{core} "), last: Cell::default() };
+        host.last.set((host.stolen(), Duration::ZERO));
+        Ok(host)
+    }
+
+    /// So much so far; each time that the count has moved on by a unit more, as it is rounded down.
+    fn took(&self) -> Duration {
+        let (before, counted) = self.last.get();
+        let now = self.stolen();
+        let counted = if now > before { counted + (now - before) + Host::UNIT } else { counted };
+        self.last.set((now, counted));
+        counted
+    }
+
+    fn stolen(&self) -> Duration {
+        let mut bytes = [0; 4096];
+        let length = self.stat.read_at(&mut bytes, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        let line = text.lines().find(|line| line.starts_with(&self.line));
+        let units = line.and_then(|line| line.split_whitespace().nth(8)?.parse::<u32>().ok());
+        Host::UNIT * units.unwrap_or(0)
     }
 }
