@@ -50,7 +50,7 @@ impl Pinned {
     }
 
     /// One more hold on the same segment; `None` where it has as many as can be counted.
-    pub(crate) fn again(&self) -> Option<Pinned> {
+    pub fn again(&self) -> Option<Pinned> {
         protocol::pin_again(&self.ring.region().segment(self.slot).word)
             .then(|| Pinned { ring: self.ring.clone(), ..*self })
     }
@@ -95,6 +95,17 @@ impl Pinned {
                 sealed_order: control.sealed_order.load(Ordering::Relaxed),
             }
         })
+    }
+
+    /// Captured bytes of the lane before the segment.
+    pub fn bytes_before(&self) -> u64 {
+        self.ring.region().segment(self.slot).bytes_before.load(Ordering::Relaxed)
+    }
+
+    /// Captured bytes of the lane up to the segment's end, once sealed.
+    pub fn bytes_after(&self) -> Option<u64> {
+        let control = self.ring.region().segment(self.slot);
+        self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
     }
 
     /// The packet blocks that lie in `from..to` (bytes from the segment's start, block boundaries, at most
