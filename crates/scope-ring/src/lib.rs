@@ -70,7 +70,7 @@ pub use blocks::Blocks;
 pub use budget::Allowance;
 pub use claims::ClaimGroup;
 pub use config::{RingConfig, Share};
-pub use control::{Committed, SegmentTimes, WorkerCounts};
+pub use control::{Committed, Published, SegmentTimes, WorkerCounts};
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;

@@ -3,8 +3,12 @@
 //!
 //! Absent for now: continuous retention, volumes, recovery, search.
 
+pub mod dealer;
 pub mod disk;
 pub mod file;
 pub mod name;
+pub mod report;
 
+pub use dealer::Dealer;
 pub use file::{StoreError, write_ring};
+pub use report::{Amount, State, VolumeReport};
