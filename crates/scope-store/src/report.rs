@@ -38,7 +38,7 @@ impl Amount {
 
 /// Where a volume stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum VolumeState {
     /// It writes, or has nothing to write.
     #[default]
     Writing,
@@ -50,14 +50,14 @@ pub enum State {
     Full,
 }
 
-impl State {
+impl VolumeState {
     /// Its word in log and summary.
     pub fn word(self) -> &'static str {
         match self {
-            State::Writing => "writing",
-            State::Failing => "failing",
-            State::Held => "held",
-            State::Full => "full",
+            VolumeState::Writing => "writing",
+            VolumeState::Failing => "failing",
+            VolumeState::Held => "held",
+            VolumeState::Full => "full",
         }
     }
 }
@@ -94,7 +94,7 @@ pub struct VolumeReport {
     /// Bytes of files written by this run.
     pub written_bytes: u64,
     /// Where it stands.
-    pub state: State,
+    pub state: VolumeState,
     /// Why it fails, or has no room.
     pub error: Option<String>,
     /// How it writes, and why not faster.
