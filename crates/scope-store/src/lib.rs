@@ -5,5 +5,6 @@
 
 pub mod disk;
 pub mod file;
+pub mod io;
 
 pub use file::{StoreError, write_ring};
