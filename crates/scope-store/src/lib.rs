@@ -22,6 +22,7 @@ pub mod name;
 pub mod report;
 pub mod segment;
 pub mod stored;
+pub mod io;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;
