@@ -6,5 +6,6 @@
 pub mod disk;
 pub mod file;
 pub mod name;
+pub mod retain;
 
 pub use file::{StoreError, write_ring};
