@@ -5,7 +5,9 @@
 
 pub mod disk;
 pub mod file;
+pub mod hold;
 pub mod name;
 pub mod retain;
+pub mod volume;
 
 pub use file::{StoreError, write_ring};
