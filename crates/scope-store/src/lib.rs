@@ -23,6 +23,9 @@ pub mod report;
 pub mod segment;
 pub mod stored;
 pub mod io;
+pub mod hold;
+pub mod retain;
+pub mod volume;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;
