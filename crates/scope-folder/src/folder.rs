@@ -6,10 +6,8 @@
 
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, mkdirat,
-    openat, readlinkat, renameat_with, statat, unlinkat,
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat, mkdirat, openat,
-    readlinkat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat,
+    mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -30,8 +28,7 @@ const OTHERS: Mode = Mode::RWXO;
 /// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
 /// one.
 const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
-/// Modes of folders, as those of files.
-/// Mode of folders: the owner writes, the group reads.
+/// Modes of folders, as those of files: the owner writes, the group reads.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o750);
 const FOLDER_MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o700);
 /// The number of `nobody` and of its group.
@@ -205,10 +202,6 @@ impl Folder {
         Ok(Draft { folder: self, name, file, part: Some(part) })
     }
 
-    /// A new file for writing, with the mode of all files; fails where the name is taken.
-    ///
-    /// # Errors
-    /// The system's; then nothing is left behind.
     /// A file that takes the place of the one called `name` when it is whole ([`Draft::replace`]). It is called
     /// `.NAME.part` until then; one that was left behind is removed. Whoever may replace the same file has to
     /// wait for each other.
@@ -222,7 +215,10 @@ impl Folder {
         }
     }
 
-    /// A new file for writing; fails where the name is taken.
+    /// A new file for writing, with the mode of all files; fails where the name is taken.
+    ///
+    /// # Errors
+    /// The system's; then nothing is left behind.
     pub fn create_new(&self, name: &OsStr) -> io::Result<File> {
         let file = self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         if let Err(error) = fchmod(&file, mode()) {
@@ -399,7 +395,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
-    pub fn existing(&self, name: &OsStr) -> io::Result<File> {
+    pub fn writing(&self, name: &OsStr) -> io::Result<File> {
         let file = self.open_plain(name, OFlags::WRONLY)?;
         expect_own(&fstat(&file)?)?;
         Ok(file)
@@ -863,12 +859,12 @@ mod tests {
         folder.remove(b).unwrap();
         folder.rename(a, b).unwrap();
         std::os::unix::fs::symlink("b", root.path().join("link")).unwrap();
-        folder.existing(b).unwrap().write_all(b"x").unwrap();
+        folder.writing(b).unwrap().write_all(b"x").unwrap();
         assert_eq!(io::read_to_string(folder.reading(b).unwrap()).unwrap(), "x");
-        for refused in [folder.existing(link), folder.reading(link)] {
+        for refused in [folder.writing(link), folder.reading(link)] {
             assert!(refused.unwrap_err().to_string().contains("a symbolic link"));
         }
-        assert_eq!(folder.existing(a).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(folder.writing(a).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -117,12 +117,15 @@ impl Pinned {
     pub fn bytes_after(&self) -> Option<u64> {
         let control = self.ring.region().segment(self.slot);
         self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
+    }
+
     /// The foot of the segment as if it ended at `committed`, which was read before; `None`: no packet yet. The
     /// span of times may be that of later packets, too.
     pub fn foot(&self, committed: Committed) -> Option<Foot> {
         let last = self.entry(committed.packets.checked_sub(1)?).offset();
         let time_ns = |from| self.blocks(from, committed.bytes).next().map(|block| block.time_ns());
         let (min_ns, max_ns, unordered) = self.span()?;
+        let control = self.ring.region().segment(self.slot);
         let mut drops_before = Drops::default();
         for reason in DropReason::ALL {
             drops_before.add(reason, control.drops_before[reason as usize].load(Ordering::Relaxed));

@@ -17,14 +17,14 @@ pub mod dealer;
 pub mod disk;
 pub mod file;
 pub mod head;
+pub mod hold;
 pub mod index;
+pub mod io;
 pub mod name;
 pub mod report;
+pub mod retain;
 pub mod segment;
 pub mod stored;
-pub mod io;
-pub mod hold;
-pub mod retain;
 pub mod volume;
 
 pub use checks::{Damage, Hash};

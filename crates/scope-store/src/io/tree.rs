@@ -103,7 +103,7 @@ impl Tree {
     /// As [`crate::disk::Disk::open`].
     pub fn open(&mut self, name: &Path) -> io::Result<FileNumber> {
         let free = self.free()?;
-        let file = self.at(name, |folder, name| folder.existing(name))?;
+        let file = self.at(name, |folder, name| folder.writing(name))?;
         if self.direct {
             set_direct(&file)?;
         }
