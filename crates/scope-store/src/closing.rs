@@ -55,8 +55,8 @@ pub fn entry(offset: u64, segment: &[u8], foot: Foot, hash: Hash) -> Entry {
 }
 
 /// The index of a file, to be written behind its last slot.
-pub fn index(entries: &[Entry], segment_bytes: usize) -> Pages {
-    let bytes = index::write(entries, segment_bytes);
+pub fn index(entries: &[Entry]) -> Pages {
+    let bytes = index::write(entries);
     let mut pages = Pages::zeroed(bytes.len() / PAGE_BYTES);
     pages.as_mut_slice().copy_from_slice(&bytes);
     pages

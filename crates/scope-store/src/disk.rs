@@ -156,6 +156,18 @@ pub trait Disk {
     fn room(&mut self) -> io::Result<Room>;
 }
 
+/// Reads until `into` is full or the file ends; how many bytes.
+pub fn read_all(disk: &mut dyn Disk, name: &Path, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match disk.read(name, at + done as u64, &mut into[done..])? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(done)
+}
+
 impl Bytes {
     /// The bytes themselves.
     pub fn as_slice(&self) -> &[u8] {

@@ -5,6 +5,7 @@
 //! flush    pages of open segments begun ─► all begun so far have finished ─► sync begun ─► it is back: kept
 //! close    the closed segment begun, as soon as no write of its slot is under way
 //! retire   the slot of a segment that another file has by now becomes padding
+//! cut      a segment that the ring recycled too early is closed where its last flush ended: read back, written
 //! end      no slot is open ─► index ─► truncate ─► sync ─► rename ─► names synced
 //! ```
 //! What is kept survives a loss of power. A flush promises everything that the file was given before it; the
@@ -19,9 +20,10 @@
 //! given back as soon as the disk has finished with them.
 
 use crate::closing::{self, Holds};
-use crate::disk::{Act, Begun, Bytes, Disk, FileNumber, Finished, PAGE_BYTES, Pages};
+use crate::disk::{self, Act, Begun, Bytes, Disk, FileNumber, Finished, PAGE_BYTES, Pages};
 use crate::head::Head;
 use crate::index::{self, Entry};
+use crate::salvage::{self, Proof};
 use crate::slot::{self, Flushed, Put};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, le32};
 use scope_packet::segment::{FOOT_BYTES, SegmentId};
@@ -98,13 +100,14 @@ struct Slot {
 enum Round {
     /// Until no write is under way whose tag is smaller than this.
     Writing(u64),
-    Syncing(Vec<Kept>),
+    Syncing(Vec<(usize, Kept)>),
 }
 
 /// What waits until no write of its slot is under way.
 enum Waiting {
     Close(usize, Pinned),
     Retire(usize),
+    Cut(usize),
 }
 
 /// What is under way.
@@ -113,7 +116,7 @@ enum Pending {
     Slot(usize),
     Index(u64),
     Sync,
-    LastSync(Vec<Kept>),
+    LastSync(Vec<(usize, Kept)>),
 }
 
 /// A growing file.
@@ -261,6 +264,11 @@ impl FileWriter {
         })
     }
 
+    /// Whether a segment has an open slot here.
+    pub fn has_open(&self, id: SegmentId) -> bool {
+        self.open.contains_key(&id)
+    }
+
     /// Segments that have an open slot here.
     pub fn open_segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
         self.open.keys().copied()
@@ -319,9 +327,18 @@ impl FileWriter {
 
     /// Gives up the open slot of a segment, which another file has kept by now.
     pub fn retire(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        self.leave(disk, id, Waiting::Retire);
+    }
+
+    /// Closes the open slot of a segment where its last flush ended: the ring has it no more.
+    pub fn cut(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        self.leave(disk, id, Waiting::Cut);
+    }
+
+    fn leave(&mut self, disk: &mut dyn Disk, id: SegmentId, how: fn(usize) -> Waiting) {
         let open = self.open.get(&id).map(|&(index, _)| index);
         if let Some(index) = open.filter(|&index| !self.is_waiting(index)) {
-            self.waiting.push(Waiting::Retire(index));
+            self.waiting.push(how(index));
             self.go_on(disk);
         }
     }
@@ -368,7 +385,8 @@ impl FileWriter {
     /// The slot of a segment, the one that it has or a new one. `None`: it has no place.
     fn slot_for(&mut self, segment: &Pinned, committed: Committed) -> Option<usize> {
         let open = self.open.get(&segment.id());
-        let flushed = open.and_then(|(_, flushed)| flushed.as_ref()).map_or(0, |flushed| flushed.block_bytes());
+        let flushed =
+            open.and_then(|(_, flushed)| flushed.as_ref()).map_or(0, |flushed| flushed.block_bytes());
         let takes = match self.stage {
             Stage::Growing => open.is_some() || self.slots.len() < self.slots_max,
             Stage::Ending => open.is_some(),
@@ -466,7 +484,25 @@ impl FileWriter {
                 self.slots[index].state = SlotState::Empty;
                 self.put(disk, index, vec![slot::empty(self.segment_bytes)]);
             }
+            Waiting::Cut(index) => {
+                self.open.remove(&self.slots[index].id);
+                self.close_flushed(disk, index).unwrap_or_else(|error| self.fail(error));
+            }
         }
+    }
+
+    fn close_flushed(&mut self, disk: &mut dyn Disk, index: usize) -> io::Result<()> {
+        let mut pages = Pages::zeroed(self.segment_bytes / PAGE_BYTES);
+        let (growing, at) = (closing::growing(&self.name), self.offset(index));
+        disk::read_all(disk, &growing, at, pages.as_mut_slice())?;
+        let Proof::Beginning { foot, record } = salvage::look(pages.as_slice()).proof else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "what was flushed isn't read back"));
+        };
+        let hash = salvage::close(pages.as_mut_slice(), &foot, record);
+        let entry = closing::entry(at, pages.as_slice(), foot, hash);
+        self.slots[index].state = SlotState::Closed(Box::new(entry));
+        self.put(disk, index, vec![Put { at: 0, bytes: Bytes::Own(pages) }]);
+        Ok(())
     }
 
     fn put(&mut self, disk: &mut dyn Disk, index: usize, puts: Vec<Put>) {
@@ -492,7 +528,7 @@ impl FileWriter {
             return disk.sync_names(self.folder());
         };
         let at = last.offset + self.segment_bytes as u64;
-        let pages = closing::index(&entries, self.segment_bytes);
+        let pages = closing::index(&entries);
         let bytes = at + pages.as_slice().len() as u64;
         self.write(disk, at, Bytes::Own(pages), Pending::Index(bytes))
     }
@@ -512,26 +548,28 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What the sync that begins now makes safe: of each slot the packets whose writes have finished.
-    fn finished_packets(&self) -> Vec<Kept> {
-        let finished = self.slots.iter().filter_map(|slot| {
+    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have finished.
+    fn finished_packets(&self) -> Vec<(usize, Kept)> {
+        let finished = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (packets, closed) = match &slot.state {
                 SlotState::Closed(entry) if slot.writes == 0 => (entry.foot.packets, true),
                 SlotState::Open | SlotState::Closed(_) => (slot.flushed, false),
                 SlotState::Empty => (0, false),
             };
             let packets = (packets > slot.kept).then(|| slot.numbers(packets))?;
-            Some(Kept { id: slot.id, packets, closed })
+            Some((index, Kept { id: slot.id, packets, closed }))
         });
         finished.collect()
     }
 
-    fn keep(&mut self, kept: Vec<Kept>) {
-        for kept in kept {
-            if let Some(slot) = self.slots.iter_mut().rfind(|slot| slot.id == kept.id) {
+    fn keep(&mut self, kept: Vec<(usize, Kept)>) {
+        for (index, kept) in kept {
+            let is_retired = |waiting: &Waiting| matches!(waiting, Waiting::Retire(slot) if *slot == index);
+            let slot = &mut self.slots[index];
+            if !matches!(slot.state, SlotState::Empty) && !self.waiting.iter().any(is_retired) {
                 slot.kept = (kept.packets.end - slot.first_packet) as u32;
+                self.kept.push(kept);
             }
-            self.kept.push(kept);
         }
     }
 
@@ -571,6 +609,7 @@ impl FileWriter {
         if !matches!(self.stage, Stage::Failed(_)) {
             self.stage = Stage::Failed(error);
             self.waiting.clear();
+            self.open.clear();
             self.round = None;
         }
     }
@@ -586,7 +625,7 @@ impl Slot {
 impl Waiting {
     fn slot(&self) -> usize {
         match self {
-            Waiting::Close(slot, _) | Waiting::Retire(slot) => *slot,
+            Waiting::Close(slot, _) | Waiting::Retire(slot) | Waiting::Cut(slot) => *slot,
         }
     }
 }

@@ -91,7 +91,9 @@ impl Running {
         self.blocks.write(blocks);
         for part in entries.rchunks(TOGETHER * KEY_ENTRY_BYTES) {
             let mut turned = [0; TOGETHER * KEY_ENTRY_BYTES];
-            for (to, from) in turned.chunks_exact_mut(KEY_ENTRY_BYTES).zip(part.rchunks_exact(KEY_ENTRY_BYTES)) {
+            for (to, from) in
+                turned.chunks_exact_mut(KEY_ENTRY_BYTES).zip(part.rchunks_exact(KEY_ENTRY_BYTES))
+            {
                 to.copy_from_slice(from);
             }
             self.entries.write(&turned[..part.len()]);
@@ -113,8 +115,16 @@ impl Default for Running {
 /// Hash of the fields that are alike in all feet of one segment, open or closed: who it is, and what its lane
 /// had before it.
 pub fn constants(foot: &Foot) -> u64 {
-    let alike =
-        Foot { unordered: false, packets: 0, block_bytes: 0, first_ns: 0, last_ns: 0, min_ns: 0, max_ns: 0, ..*foot };
+    let alike = Foot {
+        unordered: false,
+        packets: 0,
+        block_bytes: 0,
+        first_ns: 0,
+        last_ns: 0,
+        min_ns: 0,
+        max_ns: 0,
+        ..*foot
+    };
     let mut fields = [0; Foot::FIELDS_BYTES];
     alike.write(&mut fields);
     XxHash3_64::oneshot(&fields)

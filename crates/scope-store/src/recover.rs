@@ -15,7 +15,7 @@
 //! it is closed before, so the older one leaves it out.
 
 use crate::closing::{self, Holds};
-use crate::disk::{Act, Begun, Bytes, Disk, FileNumber, PAGE_BYTES, Pages, Standing};
+use crate::disk::{self, Act, Begun, Bytes, Disk, FileNumber, PAGE_BYTES, Pages, Standing};
 use crate::head::{HEAD_BYTES_MAX, Head, HeadError};
 use crate::index::Entry;
 use crate::salvage::{self, Cut, Proof};
@@ -123,20 +123,25 @@ impl Recovery {
     pub fn step(&mut self, disk: &mut dyn Disk) -> Option<Recovered> {
         let done = match self.walk.take() {
             None => {
-                let file = self.files.pop()?;
-                match Walk::begin(disk, file) {
-                    Ok(walk) => {
-                        self.walk = Some(walk);
+                let standing = self.files.pop()?;
+                let mut report = Recovered::nothing_yet(&standing.name);
+                match open(disk, &standing) {
+                    Ok(opened) => {
+                        self.walk = Some(Walk::begin(report, &standing, opened));
                         None
                     }
-                    Err(report) => Some(report),
+                    Err(outcome) => {
+                        report.outcome = outcome;
+                        Some(report)
+                    }
                 }
             }
             Some(mut walk) if walk.next < walk.slots => {
                 let bytes = u64::from(walk.head.segment_bytes);
                 match walk.slot(disk, &self.kept) {
                     Ok(()) => {
-                        self.progress.bytes_done = (self.progress.bytes_done + bytes).min(self.progress.bytes);
+                        self.progress.bytes_done =
+                            (self.progress.bytes_done + bytes).min(self.progress.bytes);
                         self.walk = Some(walk);
                         None
                     }
@@ -163,38 +168,14 @@ impl Recovery {
 }
 
 impl Walk {
-    fn begin(disk: &mut dyn Disk, standing: Standing) -> Result<Walk, Recovered> {
-        let mut report = Recovered {
-            name: standing.name.clone(),
-            outcome: Outcome::Removed,
-            holds: Holds::default(),
-            cut: Cut::default(),
-            beginnings: 0,
-            moved: 0,
-        };
-        let opened = read_head(disk, &standing).and_then(|(head, head_bytes)| {
-            let file = disk.open(&standing.name).map_err(Outcome::Failed)?;
-            Ok((head, head_bytes as u64, file))
-        });
-        let (head, head_bytes, file) = match opened {
-            Ok(opened) => opened,
-            Err(outcome) => {
-                report.outcome = outcome;
-                return Err(report);
-            }
-        };
+    fn begin(
+        report: Recovered,
+        standing: &Standing,
+        (head, head_bytes, file): (Head, u64, FileNumber),
+    ) -> Walk {
         let behind = standing.len.saturating_sub(head_bytes);
         let slots = behind.div_ceil(u64::from(head.segment_bytes)) as usize;
-        Ok(Walk {
-            report,
-            file,
-            head,
-            head_bytes,
-            slots,
-            next: 0,
-            entries: Vec::new(),
-            empty: Vec::new(),
-        })
+        Walk { report, file, head, head_bytes, slots, next: 0, entries: Vec::new(), empty: Vec::new() }
     }
 
     /// Looks at the next slot, and closes it in its place where that is needed.
@@ -203,10 +184,11 @@ impl Walk {
         let segment_bytes = self.head.segment_bytes as usize;
         let mut pages = Pages::zeroed(segment_bytes / PAGE_BYTES);
         let bytes = pages.as_mut_slice();
-        read_all(disk, &self.report.name, self.offset(index), bytes)?;
+        disk::read_all(disk, &self.report.name, self.offset(index), bytes)?;
         let findings = salvage::look(bytes);
         let is_ours = |foot: &Foot| foot.run_id == self.head.run_id && foot.link_type == self.head.link_type;
-        let is_moved = |foot: &Foot| elsewhere.get(&foot.id()).is_some_and(|&packets| packets >= foot.packets);
+        let is_moved =
+            |foot: &Foot| elsewhere.get(&foot.id()).is_some_and(|&packets| packets >= foot.packets);
         let mut cut = findings.cut;
         match findings.proof {
             Proof::Whole { foot, .. } | Proof::Beginning { foot, .. } if !is_ours(&foot) => {
@@ -263,7 +245,7 @@ impl Walk {
             }
         }
         let at = last + segment_bytes as u64;
-        let pages = closing::index(&self.entries, segment_bytes);
+        let pages = closing::index(&self.entries);
         let bytes = at + pages.as_slice().len() as u64;
         self.write(disk, at, pages)?;
         disk.truncate(self.file, bytes)?;
@@ -293,6 +275,26 @@ impl Walk {
     }
 }
 
+impl Recovered {
+    fn nothing_yet(name: &Path) -> Recovered {
+        Recovered {
+            name: name.to_path_buf(),
+            outcome: Outcome::Removed,
+            holds: Holds::default(),
+            cut: Cut::default(),
+            beginnings: 0,
+            moved: 0,
+        }
+    }
+}
+
+/// Reads the head of a file, how long that is, and opens the file.
+fn open(disk: &mut dyn Disk, standing: &Standing) -> Result<(Head, u64, FileNumber), Outcome> {
+    let (head, head_bytes) = read_head(disk, standing)?;
+    let file = disk.open(&standing.name).map_err(Outcome::Failed)?;
+    Ok((head, head_bytes as u64, file))
+}
+
 /// Does one thing, and waits until it is done.
 fn act(disk: &mut dyn Disk, act: Act) -> io::Result<()> {
     disk.begin(Begun { tag: 0, act })?;
@@ -308,7 +310,7 @@ fn read_head(disk: &mut dyn Disk, standing: &Standing) -> Result<(Head, usize), 
     let mut bytes_wanted = HEAD_BYTES_FIRST;
     loop {
         let mut bytes = vec![0; bytes_wanted.min(usize::try_from(standing.len).unwrap_or(usize::MAX))];
-        let read = read_all(disk, &standing.name, 0, &mut bytes).map_err(Outcome::Failed)?;
+        let read = disk::read_all(disk, &standing.name, 0, &mut bytes).map_err(Outcome::Failed)?;
         bytes.truncate(read);
         match Head::read(&bytes) {
             Ok((head, len)) if head.has_block() => return Ok((head, len)),
@@ -322,16 +324,4 @@ fn read_head(disk: &mut dyn Disk, standing: &Standing) -> Result<(Head, usize), 
             Err(error) => return Err(Outcome::Unreadable(error)),
         }
     }
-}
-
-/// Reads until `into` is full or the file ends; how many bytes.
-fn read_all(disk: &mut dyn Disk, name: &Path, at: u64, into: &mut [u8]) -> io::Result<usize> {
-    let mut done = 0;
-    while done < into.len() {
-        match disk.read(name, at + done as u64, &mut into[done..])? {
-            0 => break,
-            read => done += read,
-        }
-    }
-    Ok(done)
 }

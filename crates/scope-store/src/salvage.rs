@@ -13,6 +13,7 @@
 
 use crate::checks::{self, FLUSH_AT, Hash};
 use crate::record::{self, RECORD_BYTES, Record, Running};
+use crate::segment::foot_of;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment::{self, FOOT_BYTES, Foot, entry_offset, is_segment_size};
@@ -69,10 +70,8 @@ pub fn look(slot: &[u8]) -> Findings {
     assert!(is_segment_size(slot.len()));
     let foot_page = &slot[slot.len() - FOOT_BYTES..];
     let foot = Foot::read(foot_page);
-    if let (Some(foot), Ok(hash)) = (foot, checks::verify(slot)) {
-        if foot_holds(slot, &foot) {
-            return Findings { proof: Proof::Whole { foot, hash }, cut: Cut::default() };
-        }
+    if let (Ok(foot), Ok(hash)) = (foot_of(foot_page, slot.len()), checks::verify(slot)) {
+        return Findings { proof: Proof::Whole { foot, hash }, cut: Cut::default() };
     }
     let records = records(foot_page);
     let mut order = [0, 1];
@@ -125,12 +124,8 @@ fn is_empty(slot: &[u8]) -> bool {
 
 fn fits(segment_bytes: usize, packets: u32, block_bytes: u32) -> bool {
     let packets = packets as usize;
-    packets <= segment_bytes / KEY_ENTRY_BYTES && segment::fits(segment_bytes, block_bytes as usize, packets, 0)
-}
-
-/// Whether what the foot of a whole segment says is possible.
-fn foot_holds(slot: &[u8], foot: &Foot) -> bool {
-    foot.packets > 0 && fits(slot.len(), foot.packets, foot.block_bytes)
+    packets <= segment_bytes / KEY_ENTRY_BYTES
+        && segment::fits(segment_bytes, block_bytes as usize, packets, 0)
 }
 
 /// The foot of the segment that ends with what `record` promises, if all of that is there.
@@ -145,7 +140,8 @@ fn beginning(slot: &[u8], foot: &Foot, record: &Record) -> Option<Foot> {
     if running.hashes() != record.hashes {
         return None;
     }
-    let mut closed = Foot { packets: record.packets, block_bytes: record.block_bytes, unordered: false, ..*foot };
+    let mut closed =
+        Foot { packets: record.packets, block_bytes: record.block_bytes, unordered: false, ..*foot };
     (closed.min_ns, closed.max_ns) = (i64::MAX, i64::MIN);
     let mut at = 0;
     for index in 0..record.packets {

@@ -175,7 +175,8 @@ fn compose(segment: &Pinned, range: Range<usize>, foot: &Foot) -> Put {
     let mut lay = |at: usize, bytes: &[u8]| {
         let (from, to) = (at.max(range.start), (at + bytes.len()).min(range.end));
         if from < to {
-            pages.as_mut_slice()[from - range.start..to - range.start].copy_from_slice(&bytes[from - at..to - at]);
+            pages.as_mut_slice()[from - range.start..to - range.start]
+                .copy_from_slice(&bytes[from - at..to - at]);
         }
     };
     let blocks_end = foot.block_bytes as usize;
