@@ -117,6 +117,7 @@ impl Pinned {
     pub fn bytes_after(&self) -> Option<u64> {
         let control = self.ring.region().segment(self.slot);
         self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
+    }
 
     /// The foot of the segment as if it ended at `committed`, which was read before; `None`: no packet yet. The
     /// span of times may be that of later packets, too.
