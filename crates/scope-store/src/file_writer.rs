@@ -136,6 +136,7 @@ pub struct FileWriter {
     waiting: Vec<Waiting>,
     round: Option<Round>,
     kept: Vec<Kept>,
+    written: Vec<SegmentId>,
     begun: u64,
     /// The index is begun: nothing comes in any more.
     closing: bool,
@@ -191,6 +192,7 @@ impl FileWriter {
             waiting: Vec::new(),
             round: None,
             kept: Vec::new(),
+            written: Vec::new(),
             begun: 0,
             closing: false,
             over: false,
@@ -249,6 +251,12 @@ impl FileWriter {
     /// Packets that are kept since the last call.
     pub fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
+    }
+
+    /// Closed segments whose last write has finished since the last call: the file needs their bytes no more.
+    /// They are kept with the next sync.
+    pub fn take_written(&mut self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.written)
     }
 
     /// Packets that it was given and that aren't kept: of a file that failed, those that must be given to
@@ -355,7 +363,11 @@ impl FileWriter {
     pub fn finished(&mut self, disk: &mut dyn Disk, finished: Finished) {
         let Some(pending) = self.pending.remove(&finished.begun.tag) else { return };
         if let Pending::Slot(index) = pending {
-            self.slots[index].writes -= 1;
+            let slot = &mut self.slots[index];
+            slot.writes -= 1;
+            if slot.writes == 0 && matches!(slot.state, SlotState::Closed(_)) {
+                self.written.push(slot.id);
+            }
         }
         if let Err(error) = finished.result {
             self.fail(error);

@@ -23,6 +23,8 @@ use std::path::PathBuf;
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
+    /// A closed segment is written: its bytes are needed no more, and safe with the next flush.
+    Written(SegmentId),
     /// Packets are safe.
     Kept(Kept),
     /// A file has its name.
@@ -201,6 +203,7 @@ impl Files {
     /// Takes what the files report, retires what moved on, and lets go of files that are over.
     fn gather(&mut self, disk: &mut dyn Disk) {
         for index in 0..self.files.len() {
+            self.events.extend(self.files[index].writer.take_written().into_iter().map(Event::Written));
             for kept in self.files[index].writer.take_kept() {
                 for older in &mut self.files[..index] {
                     older.writer.retire(disk, kept.id);

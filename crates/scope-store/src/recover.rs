@@ -295,6 +295,18 @@ fn open(disk: &mut dyn Disk, standing: &Standing) -> Result<(Head, u64, FileNumb
     Ok((head, head_bytes as u64, file))
 }
 
+/// The head of a file that stands below the volume's folder.
+///
+/// # Errors
+/// It can't be read, or is none of the store's.
+pub fn head_of(disk: &mut dyn Disk, standing: &Standing) -> Result<Head, HeadError> {
+    match read_head(disk, standing) {
+        Ok((head, _)) => Ok(head),
+        Err(Outcome::Unreadable(error)) => Err(error),
+        Err(_) => Err(HeadError::Incomplete),
+    }
+}
+
 /// Does one thing, and waits until it is done.
 fn act(disk: &mut dyn Disk, act: Act) -> io::Result<()> {
     disk.begin(Begun { tag: 0, act })?;
