@@ -69,8 +69,11 @@ fn ring_file(folder: &Path, segments: u64) -> (PathBuf, Vec<Packet>) {
     (paths.unwrap().remove(0), packets)
 }
 
-/// A stored file that can be read, in which state, and of each segment its packets or why it can't be read.
-fn look(file: &File) -> Result<(State, Vec<Result<Vec<Packet>, StoredError>>), StoredError> {
+/// Of each segment its packets, or why it can't be read.
+type Segments = Vec<Result<Vec<Packet>, StoredError>>;
+
+/// In which state a stored file is, and what its segments hold.
+fn look(file: &File) -> Result<(State, Segments), StoredError> {
     let stored = StoredFile::open(file.try_clone().unwrap())?;
     let mut buffer = Vec::new();
     let mut read = |index| {

@@ -1,5 +1,5 @@
-//! Holds the code of scope-packet and scope-store against docs/FORMAT.md: what the page's tables say is written
-//! here by other code.
+//! Holds the code of scope-packet and scope-store against docs/FORMAT.md: what the page's tables say is
+//! written here by other code.
 //!
 //! The page is read as it stands. Fields are placed by the offsets and bits of its tables, so that a table
 //! that is wrong and code that is wrong both fail; a whole store file made this way is then read by the code,
