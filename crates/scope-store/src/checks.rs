@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page 0 ──XXH3-128──► 16 bytes ─┐ lowest 4: the page's checksum     offsets in the foot's page
-//! page 1 ──XXH3-128──► 16 bytes ─┤                                    0     fields, see scope_packet::segment
+//! page 1 ──XXH3-128──► 16 bytes ─┤                                    0     fields
 //!  ...                           ├──XXH3-128──► the segment's hash    512   flush record 0, 64 bytes
 //! the foot's own page,           │                                    1024  flush record 1, 64 bytes
 //! CHECKS_AT..4092 as zeros ──────┘                                    2028  hash, 16 bytes

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0      4        8       16        20              24              32      40
-//!  | type | length | magic | entries | summary bytes | blocks before | check | entry 0 | ... | zeros | length |
+//!  | type | length | magic | entries | summary bytes | blocks before | check | entries | zeros | length |
 //!
 //!  entry:  | foot's first 256 bytes | offset 8 | hash 16 | summary |
 //! ```
