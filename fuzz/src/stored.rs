@@ -5,6 +5,8 @@ use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::segment::{self, FOOT_BYTES, Foot, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, KeyEntry, LinkType};
 use scope_store::head::{Head, HeadInterface};
+use scope_store::record::{self, Record, Running};
+use scope_store::salvage::{self, Proof};
 use scope_store::{Hash, StoredSegment, checks, index};
 use std::sync::OnceLock;
 use twox_hash::XxHash3_64;
@@ -93,6 +95,7 @@ fn changed_segment(changes: &[u8], sealed: bool) {
         let (body, foot_page) = bytes.split_at_mut(SEGMENT_BYTES_MIN - FOOT_BYTES);
         checks::seal(body, foot_page);
     }
+    salvaged(&bytes);
     let Ok(read) = StoredSegment::new(&bytes) else { return };
     assert!(sealed || read.hash() == Hash::NONE || bytes == whole_segment(), "a change went unnoticed");
     assert_eq!(read.packets().count(), read.foot().packets as usize);
@@ -104,7 +107,16 @@ fn changed_segment(changes: &[u8], sealed: bool) {
     let _seen = (read.statistics().count(), read.entry(4096));
 }
 
-/// A segment of 8 packets with its checks.
+/// What a flush record proves of a slot is a segment once it is closed.
+fn salvaged(slot: &[u8]) {
+    if let Proof::Beginning { foot, record } = salvage::look(slot).proof {
+        let mut slot = slot.to_vec();
+        let hash = salvage::close(&mut slot, &foot, record);
+        assert_eq!(checks::verify(&slot), Ok(hash));
+    }
+}
+
+/// A segment of 8 packets with its checks and a flush record of the first 5.
 fn whole_segment() -> &'static [u8] {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
     WHOLE.get_or_init(|| {
@@ -144,6 +156,17 @@ fn whole_segment() -> &'static [u8] {
         let (front, tail) = out.split_at_mut(SEGMENT_BYTES_MIN - FOOT_BYTES);
         let entries_at = segment::entry_offset(SEGMENT_BYTES_MIN, packets - 1);
         segment::seal(&mut front[at..entries_at], tail, &foot, &statistics);
+        let flushed = 5 * at / packets;
+        let mut running = Running::new();
+        running.add(&front[..flushed], &front[segment::entry_offset(SEGMENT_BYTES_MIN, 4)..]);
+        let record = Record {
+            number: 1,
+            packets: 5,
+            block_bytes: flushed as u32,
+            constants: record::constants(&foot),
+            hashes: running.hashes(),
+        };
+        tail[checks::FLUSH_AT[1]..][..checks::FLUSH_BYTES].copy_from_slice(&record.to_bytes());
         checks::seal(front, tail);
         out
     })

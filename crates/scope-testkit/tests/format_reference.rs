@@ -16,6 +16,7 @@ use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pc
 use scope_ring::KeyTest;
 use scope_store::head::{self, Head, HeadInterface};
 use scope_store::index::{self, Entry};
+use scope_store::record::{self, Record, Running};
 use scope_store::{State, StoredFile, StoredSegment, checks};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -641,7 +642,40 @@ fn the_index_of_a_store_file_is_that_of_the_code() {
 }
 
 #[test]
-fn the_fields_of_a_flush_record_fill_it_without_gap_or_overlap() {
+fn a_flush_record_written_by_the_page_is_that_of_the_code() {
+    let samples = samples();
+    let at = |field| offset("Flush record", field);
+    let mut foot = reference_foot(&samples, 0);
+    let mut alike = foot_bytes(&foot);
+    for name in ["flags", "packets", "block_bytes", "first_ns", "last_ns", "min_ns", "max_ns"] {
+        let FieldSpan { at, len } = foot_fields()[name];
+        alike[at..at + len].fill(0);
+    }
+    foot.packets = 7; // as any other of these, it makes no difference
+    let blocks: Vec<u8> = samples.iter().flat_map(packet_block).collect();
+    let entry = |number: u16| key_entry([10, 0, 0, 1], [10, 0, 0, 2], (number, 53), 0);
+    let mut by_page = vec![0; 64];
+    put(&mut by_page, at("number of the flush"), 9, 8);
+    put(&mut by_page, at("packets so far"), 5, 4);
+    put(&mut by_page, at("bytes of their blocks"), blocks.len() as u64, 4);
+    put(&mut by_page, at("XXH3-64 of the foot's first 224"), XxHash3_64::oneshot(&alike[..224]), 8);
+    put(&mut by_page, at("XXH3-64 of all packet blocks"), XxHash3_64::oneshot(&blocks), 8);
+    let entries = [0, 1, 2, 3, 4].map(entry).concat();
+    put(&mut by_page, at("XXH3-64 of all key entries"), XxHash3_64::oneshot(&entries), 8);
+    let own = XxHash3_64::oneshot(&by_page[..56]);
+    put(&mut by_page, at("XXH3-64 of the 56 bytes"), own, 8);
+    let mut running = Running::new();
+    let half = packet_block(&samples[0]).len();
+    running.add(&blocks[..half], &entry(0));
+    running.add(&blocks[half..], &[4, 3, 2, 1].map(entry).concat()); // as they lie: the last packet's first
+    let record = Record {
+        number: 9,
+        packets: 5,
+        block_bytes: blocks.len() as u32,
+        constants: record::constants(&foot),
+        hashes: running.hashes(),
+    };
+    assert_eq!(record.to_bytes()[..], by_page);
     let end = table("Flush record", "offset").iter().fold(0, |end, row| {
         assert_eq!(number(&row[0]), end, "{}", row[2]);
         end + number(&row[1])
