@@ -1,8 +1,8 @@
 //! The index of a closed file: what a search has to know of each segment, in one stretch at the file's end.
 //!
 //! ```text
-//!  0      4        8       16        20              24             32      40                     multiple of 4096
-//!  | type | length | magic | entries | summary bytes | blocks before | check | entry 0 | entry 1 | ... | zeros | length |
+//!  0      4        8       16        20              24              32      40
+//!  | type | length | magic | entries | summary bytes | blocks before | check | entries | zeros | length |
 //!
 //!  entry:  | foot's first 256 bytes | offset 8 | hash 16 | summary |
 //! ```

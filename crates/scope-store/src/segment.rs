@@ -1,7 +1,7 @@
-//! A segment out of a file, in memory: looked through once, so that whoever reads its packets can't be lied to.
+//! A segment out of a file, in memory: looked through once, so that nobody who reads its packets is lied to.
 //!
 //! ```text
-//! checks hold ─► foot ─► block k begins where block k-1 ended, and where entry k says ─► whole blocks up to the column
+//! checks hold ─► foot ─► block k begins where the last ended and entry k says ─► whole blocks to the column
 //! ```
 //! A segment without checks, as files had them before there were any, is held against all the rest.
 

@@ -5,7 +5,7 @@ use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::{Headers, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Ring, RingConfig};
-use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment};
+use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment, checks};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -69,8 +69,11 @@ fn ring_file(folder: &Path, segments: u64) -> (PathBuf, Vec<Packet>) {
     (paths.unwrap().remove(0), packets)
 }
 
-/// A stored file that can be read, in which state, and of each segment its packets or why it can't be read.
-fn look(file: &File) -> Result<(State, Vec<Result<Vec<Packet>, StoredError>>), StoredError> {
+/// Of each segment its packets, or why it can't be read.
+type Segments = Vec<Result<Vec<Packet>, StoredError>>;
+
+/// In which state a stored file is, and what its segments hold.
+fn look(file: &File) -> Result<(State, Segments), StoredError> {
     let stored = StoredFile::open(file.try_clone().unwrap())?;
     let mut buffer = Vec::new();
     let mut read = |index| {
@@ -242,6 +245,41 @@ fn no_changed_byte_of_a_segment_without_checks_makes_the_reader_fail() {
         bytes[at] ^= flip;
     }
     assert!(refused > 100 * 20, "{refused}");
+}
+
+#[test]
+fn what_a_segment_says_wrongly_of_itself_is_found_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = ring_file(folder.path(), 1);
+    let bytes = std::fs::read(path).unwrap();
+    let foot_at = SEGMENT_BYTES - 4096;
+    let blocks_end = pcapng::le32(&bytes[4096..], foot_at + 52) as usize;
+    let check = |at: usize, value: &[u8], words: &str| {
+        let mut segment = bytes[4096..][..SEGMENT_BYTES].to_vec();
+        segment[at..at + value.len()].copy_from_slice(value);
+        // The checks hold: whoever wrote it said it wrongly.
+        let (body, foot_page) = segment.split_at_mut(foot_at);
+        checks::seal(body, foot_page);
+        let fault = StoredSegment::new(&segment).expect_err(words).to_string();
+        assert!(fault.contains(words), "'{fault}' lacks '{words}'");
+    };
+    check(foot_at, &[0], "no foot of a segment");
+    check(foot_at + 7, &[9], "format version 9, which is newer");
+    check(foot_at + 48, &u32::MAX.to_le_bytes(), "more packets than there is room for");
+    check(foot_at + 48, &99u32.to_le_bytes(), "the closing length isn't that of so many packets");
+    check(foot_at + 52, &61_000u32.to_le_bytes(), "the foot leaves no room for what it counts");
+    check(foot_at + 52, &(blocks_end as u32 - 4).to_le_bytes(), "no whole packet block");
+    check(foot_at + 56, &[1], "the first packet's time isn't the foot's");
+    check(foot_at + 64, &[1], "the packets end otherwise than the foot says");
+    check(foot_at + 72, &i64::MAX.to_le_bytes(), "a packet's time lies outside what the foot says");
+    check(foot_at - 2, &[0xff], "another place of its packet, 0 bytes into the segment");
+    check(0, &[7], "no whole packet block, 0 bytes into the segment");
+    check(20, &[0xff, 0xff], "no whole packet block, 0 bytes into the segment");
+    check(88, &[0xff], "a packet block's two lengths differ, 0 bytes into the segment");
+    check(19, &[0xff], "a packet's time");
+    check(blocks_end, &[6, 0, 0, 0], "a block that has no place here");
+    check(blocks_end + 4, &[1], "no whole block");
+    check(foot_at - 100 * 16 - 8, &[9], "no head of the key column");
 }
 
 #[test]
