@@ -94,10 +94,11 @@ impl Dealer {
         self.reader.done(id);
     }
 
-    /// The volume couldn't write a segment: it is dealt again, in front of all others.
-    pub fn put_back(&mut self, volume: usize, job: Job) {
+    /// The volume couldn't write a segment: it is dealt again, in front of all others; also if it was
+    /// `done` already, and only wasn't safe.
+    pub fn put_back(&mut self, volume: usize, job: Job, done: bool) {
         let queue = &mut self.queues[volume];
-        queue.in_hand = queue.in_hand.saturating_sub(1);
+        queue.in_hand = queue.in_hand.saturating_sub(usize::from(!done));
         self.reader.adopt(&job.pinned);
         let to = self.emptiest().unwrap_or(volume);
         self.queues[to].waiting.push_front(job);

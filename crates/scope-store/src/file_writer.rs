@@ -135,6 +135,8 @@ pub struct FileWriter {
     pending: BTreeMap<u64, Pending>,
     waiting: Vec<Waiting>,
     round: Option<Round>,
+    /// Length of the whole file, once it is known.
+    bytes: u64,
     kept: Vec<Kept>,
     written: Vec<SegmentId>,
     begun: u64,
@@ -191,6 +193,7 @@ impl FileWriter {
             pending: BTreeMap::new(),
             waiting: Vec::new(),
             round: None,
+            bytes: 0,
             kept: Vec::new(),
             written: Vec::new(),
             begun: 0,
@@ -239,6 +242,11 @@ impl FileWriter {
     /// Bytes that it may take in the end: what is reserved.
     pub fn reserve_bytes(&self) -> u64 {
         self.reserve
+    }
+
+    /// Length of the file, once it is whole.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// What it holds so far in closed segments.
@@ -547,6 +555,7 @@ impl FileWriter {
 
     fn begin_last_sync(&mut self, disk: &mut dyn Disk, bytes: u64) -> io::Result<()> {
         disk.truncate(self.file, bytes)?;
+        self.bytes = bytes;
         let kept = self.finished_packets();
         self.begin(disk, Act::Sync { file: self.file }, Pending::LastSync(kept))
     }

@@ -33,6 +33,8 @@ pub enum Event {
         name: PathBuf,
         /// What it holds.
         holds: Holds,
+        /// Its length.
+        bytes: u64,
     },
     /// A file in which nothing stayed was removed.
     Removed {
@@ -220,7 +222,10 @@ impl Files {
                     self.events.push(Event::Failed { name: name(), error, unkept });
                     file.failed = true;
                 }
-                Stage::Whole => self.events.push(Event::Whole { name: name(), holds: file.writer.holds() }),
+                Stage::Whole => {
+                    let (holds, bytes) = (file.writer.holds(), file.writer.bytes());
+                    self.events.push(Event::Whole { name: name(), holds, bytes });
+                }
                 Stage::Removed => self.events.push(Event::Removed { name: name() }),
                 _ => {}
             }

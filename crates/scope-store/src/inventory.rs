@@ -42,6 +42,8 @@ pub struct Inventory {
     /// Bounds now.
     pub bounds: Bounds,
     deleted: Vec<Deleted>,
+    /// Bytes of the file system, when it was asked last.
+    total: u64,
     foreign: Foreign,
 }
 
@@ -56,6 +58,7 @@ impl Inventory {
             totals: Vec::new(),
             bounds,
             deleted: Vec::new(),
+            total: 0,
             foreign: Foreign::default(),
         };
         let mut growing = Vec::new();
@@ -110,10 +113,12 @@ impl Inventory {
         self.totals.push(None);
     }
 
-    /// A growing file has its name now, and is `bytes` long.
-    pub fn closed(&mut self, disk: &mut dyn Disk, whole: &Path, holds: &Holds, bytes: u64) {
+    /// A growing file has its name now, and is `bytes` long; without them the disk is asked.
+    pub fn closed(&mut self, disk: &mut dyn Disk, whole: &Path, holds: &Holds, bytes: Option<u64>) {
         self.gone(whole);
         let Some(name) = FileName::read(whole) else { return };
+        let mut standing = || disk.list().ok()?.into_iter().find(|standing| standing.name == whole);
+        let bytes = bytes.or_else(|| Some(standing()?.len)).unwrap_or(0);
         let first_ns = name.first_ns();
         let (min_ns, max_ns) = holds.span.unwrap_or((first_ns, first_ns));
         let totals = read_totals(disk, whole, bytes);
@@ -123,7 +128,8 @@ impl Inventory {
 
     /// A growing file with this whole name is gone, or has got that name.
     pub fn gone(&mut self, whole: &Path) {
-        let at = self.files.iter().position(|file| file.name.is_growing() && file.name.closed().path() == whole);
+        let at =
+            self.files.iter().position(|file| file.name.is_growing() && file.name.closed().path() == whole);
         if let Some(at) = at {
             self.files.remove(at);
             self.totals.remove(at);
@@ -133,6 +139,16 @@ impl Inventory {
     /// Bytes that the volume takes, reserves included.
     pub fn used(&self) -> u64 {
         used(&self.files, 0)
+    }
+
+    /// Bytes that a file takes.
+    pub fn bytes_of(&self, name: &Path) -> u64 {
+        self.files.iter().find(|file| file.name.path() == name).map_or(0, |file| file.taken)
+    }
+
+    /// Bytes that the volume may take, if there is a bound.
+    pub fn budget_bytes(&self) -> Option<u64> {
+        self.bounds.budget.map(|budget| budget.bytes_of(self.total))
     }
 
     /// Number of files.
@@ -165,16 +181,12 @@ impl Inventory {
     ///
     /// # Errors
     /// There is no room, and nothing that may go would make it.
-    pub fn make_room(
-        &mut self,
-        disk: &mut dyn Disk,
-        volume: &Volume,
-        wanted: u64,
-    ) -> Result<(), NoRoom> {
+    pub fn make_room(&mut self, disk: &mut dyn Disk, volume: &Volume, wanted: u64) -> Result<(), NoRoom> {
         let failed = |error: io::Error| NoRoom { state: VolumeState::Failing, words: error.to_string() };
         // Space may come back a while after a file went, and the holds may be changed just now.
         for attempt in 0.. {
             let room = disk.room().map_err(failed)?;
+            self.total = room.total;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
             let state = State { now_ns, room, beside: 0, wanted };
@@ -198,7 +210,8 @@ impl Inventory {
             };
             let covers = |from, to| held.as_ref().is_some_and(|held| held.holds.cover(from, to));
             let verdict = self.bounds.verdict(&self.files, &state, covers);
-            let over_budget = used(&self.files, 0).saturating_add(wanted) > self.bounds.budget_bytes(room.total);
+            let over_budget =
+                used(&self.files, 0).saturating_add(wanted) > self.bounds.budget_bytes(room.total);
             self.delete(disk, &verdict.go, over_budget, now_ns).map_err(failed)?;
             let Some(lack) = verdict.lack else { return Ok(()) };
             if !verdict.go.is_empty() && attempt < 5 {

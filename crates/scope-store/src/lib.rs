@@ -26,6 +26,7 @@ pub mod files;
 pub mod head;
 pub mod hold;
 pub mod index;
+pub mod inventory;
 pub mod io;
 pub mod name;
 pub mod record;
@@ -37,6 +38,7 @@ pub mod segment;
 pub mod slot;
 pub mod stored;
 pub mod volume;
+pub mod volume_writer;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;

@@ -12,9 +12,10 @@
 
 use crate::dealer::{Dealer, Job};
 use crate::disk::Disk;
+use crate::file::head;
 use crate::file_writer::{FilePlan, FileWriter, Kept};
 use crate::files::{Event, Files};
-use crate::head::{Head, HeadInterface};
+use crate::head::Head;
 use crate::inventory::{Inventory, NoRoom};
 use crate::io::Way;
 use crate::name::FileName;
@@ -220,7 +221,6 @@ impl Maker {
         let link_type = self.ring.lane_info(first.lane()).link_type;
         let committed = first.committed();
         let first_ns = first.foot(committed).map_or(0, |foot| foot.first_ns);
-        let head = self.head(link_type);
         if let Err(no_room) = self.inventory.make_room(disk, &self.volume, self.file_bytes) {
             let error = io::Error::new(io::ErrorKind::StorageFull, no_room.words.clone());
             self.no_room = Some(no_room);
@@ -228,29 +228,11 @@ impl Maker {
         }
         self.number += 1;
         let name = FileName::growing(first_ns, &self.ring.run_id(), link_type, self.number);
-        let head = Head { number: self.number, ..head };
+        let head = Head { volume: self.volume.id().0, ..head(&self.ring, link_type, self.number) };
         let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
         let writer = FileWriter::create(disk, plan)?;
         self.inventory.begun(name, writer.reserve_bytes());
         Ok(writer)
-    }
-
-    fn head(&self, link_type: scope_packet::LinkType) -> Head {
-        let interfaces = self.ring.interfaces_from(0).into_iter().map(|entry| HeadInterface {
-            name: entry.name,
-            description: entry.description,
-            link_type: entry.link_type,
-        });
-        Head {
-            run_id: self.ring.run_id(),
-            volume: self.volume.id().0,
-            number: 0,
-            segment_bytes: self.ring.segment_bytes() as u32,
-            link_type,
-            filter: String::new(),
-            snap: 0,
-            interfaces: interfaces.collect(),
-        }
     }
 }
 
@@ -344,8 +326,6 @@ impl VolumeWriter {
         let tried = self.give(now, ends);
         if let Err(error) = tried {
             self.fail(&error);
-        } else if !self.hands.is_empty() || self.report.state == VolumeState::Writing {
-            // Something was taken, or nothing was to be done.
         }
         if now.duration_since(self.looked_at) >= LOOK_EVERY {
             self.looked_at = now;
@@ -468,7 +448,8 @@ impl VolumeWriter {
             return Ok(());
         }
         self.flushed_at = now;
-        let mut by_link: BTreeMap<u16, Vec<Pinned>> = self.files.keys().map(|link| (*link, Vec::new())).collect();
+        let mut by_link: BTreeMap<u16, Vec<Pinned>> =
+            self.files.keys().map(|link| (*link, Vec::new())).collect();
         for (id, hand) in &self.hands {
             if hand.closed.is_none()
                 && let Some(again) = hand.pinned.again()
@@ -514,8 +495,8 @@ impl VolumeWriter {
                         name.display()
                     )));
                     self.fail(&error);
-                    for (id, packets) in unkept {
-                        self.give_again(id, packets.end);
+                    for (id, _) in unkept {
+                        self.give_again(id);
                     }
                 }
             }
@@ -544,33 +525,26 @@ impl VolumeWriter {
             let now = Amount::new(packets, bytes);
             self.report.stored = self.report.stored.plus(now.less(hand.kept));
             hand.kept = now;
+            self.works();
         }
         self.let_go(kept.id);
     }
 
     /// Forgets a segment that is written, and safe.
     fn let_go(&mut self, id: SegmentId) {
-        let done = |hand: &Hand| {
-            hand.released && hand.closed.is_some_and(|all| hand.kept.packets >= all.packets)
-        };
+        let done =
+            |hand: &Hand| hand.released && hand.closed.is_some_and(|all| hand.kept.packets >= all.packets);
         if self.hands.get(&id).is_some_and(done) {
             self.hands.remove(&id);
         }
     }
 
     /// What a failed file was given goes into another one, if the ring still has it.
-    fn give_again(&mut self, id: SegmentId, end: u64) {
+    fn give_again(&mut self, id: SegmentId) {
         let Some(hand) = self.hands.remove(&id) else { return };
-        let all = hand.closed.unwrap_or(Amount::new(end.saturating_sub(hand.pinned.first_packet()), 0));
         // The pin of this side is still there: nothing of it was recycled.
         let job = Job { missed: Missed::default(), kept: hand.kept, pinned: hand.pinned };
-        let mut dealer = locked(&self.shared.dealer);
-        if hand.released {
-            dealer.put_back_released(self.index, job);
-        } else {
-            dealer.put_back(self.index, job);
-        }
-        let _ = all;
+        locked(&self.shared.dealer).put_back(self.index, job, hand.released);
     }
 
     /// The disk refused something: it is tried again later, and the others take over.
@@ -591,9 +565,12 @@ impl VolumeWriter {
         for id in ids {
             let waits = self.hands.get(&id).is_some_and(|hand| hand.closed.is_none());
             let open = self.files.values().any(|files| files.open_segments().contains(&id));
-            if waits && !open && let Some(hand) = self.hands.remove(&id) {
+            if waits
+                && !open
+                && let Some(hand) = self.hands.remove(&id)
+            {
                 let job = Job { missed: Missed::default(), kept: hand.kept, pinned: hand.pinned };
-                locked(&self.shared.dealer).put_back(self.index, job);
+                locked(&self.shared.dealer).put_back(self.index, job, hand.released);
             }
         }
     }
@@ -626,9 +603,12 @@ impl VolumeWriter {
     /// Bounds, once a second.
     fn look(&mut self) {
         self.take_bounds();
-        let room = self.maker.inventory.make_room(&mut *self.disk, &self.maker.volume, 0);
+        // What stopped for lack of room goes on as soon as there is room for a file.
+        let lacks = matches!(self.report.state, VolumeState::Held | VolumeState::Full);
+        let wanted = if lacks { self.maker.file_bytes } else { 0 };
+        let room = self.maker.inventory.make_room(&mut *self.disk, &self.maker.volume, wanted);
         match room {
-            Ok(()) if self.failing.is_none() => self.works(),
+            Ok(()) if lacks => self.works(),
             Ok(()) => {}
             Err(no_room) if no_room.state == VolumeState::Failing => {}
             Err(no_room) => self.set_state(no_room.state, no_room.words),
@@ -759,7 +739,10 @@ impl VolumeWriter {
             let bytes = pinned.bytes_after().map_or(0, |after| after - pinned.bytes_before());
             if published > kept.packets {
                 behind = behind.plus(Amount::new(published, bytes).less(kept));
-                since = pinned.span().map(|(min_ns, ..)| since.map_or(min_ns, |known| known.min(min_ns))).or(since);
+                since = pinned
+                    .span()
+                    .map(|(min_ns, ..)| since.map_or(min_ns, |known| known.min(min_ns)))
+                    .or(since);
             }
         };
         for hand in self.hands.values() {
@@ -794,7 +777,7 @@ fn files_of<'a>(files: &'a mut BTreeMap<u16, Files>, ring: &Ring, id: SegmentId)
 
 /// Captured bytes of packets `range` of a segment.
 fn bytes_of(pinned: &Pinned, range: std::ops::Range<u32>) -> u64 {
-    pinned.indexed(range.start, range.end).map(|block| block.data().len() as u64).sum()
+    pinned.indexed(range.start, range.end).map(|(_, block)| block.data().len() as u64).sum()
 }
 
 fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
