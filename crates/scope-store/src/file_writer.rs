@@ -48,9 +48,9 @@ pub struct FilePlan<'a> {
 pub struct Kept {
     /// Of which segment.
     pub id: SegmentId,
-    /// Their numbers in the lane.
+    /// Their numbers in the lane. Empty where only the end of the segment is new.
     pub packets: Range<u64>,
-    /// Whether that is the end of the segment.
+    /// Whether the segment is closed.
     pub closed: bool,
 }
 
@@ -90,8 +90,9 @@ struct Slot {
     state: SlotState,
     /// Packets that were flushed.
     flushed: u32,
-    /// Packets that are kept.
+    /// Packets that are kept, and whether the closed segment is.
     kept: u32,
+    kept_closed: bool,
     /// Writes under way.
     writes: u32,
 }
@@ -403,6 +404,7 @@ impl FileWriter {
                 state: SlotState::Open,
                 flushed: 0,
                 kept: 0,
+                kept_closed: false,
                 writes: 0,
             });
             Some(self.slots.len() - 1)
@@ -556,8 +558,8 @@ impl FileWriter {
                 SlotState::Open | SlotState::Closed(_) => (slot.flushed, false),
                 SlotState::Empty => (0, false),
             };
-            let packets = (packets > slot.kept).then(|| slot.numbers(packets))?;
-            Some((index, Kept { id: slot.id, packets, closed }))
+            let is_new = packets > slot.kept || closed && !slot.kept_closed;
+            is_new.then(|| (index, Kept { id: slot.id, packets: slot.numbers(packets), closed }))
         });
         finished.collect()
     }
@@ -568,6 +570,7 @@ impl FileWriter {
             let slot = &mut self.slots[index];
             if !matches!(slot.state, SlotState::Empty) && !self.waiting.iter().any(is_retired) {
                 slot.kept = (kept.packets.end - slot.first_packet) as u32;
+                slot.kept_closed = kept.closed;
                 self.kept.push(kept);
             }
         }

@@ -3,8 +3,11 @@
 
 mod check;
 mod disk;
+mod lane;
 mod random;
 mod run;
+mod slots;
+mod writer;
 
 use disk::{Faults, PowerDisk};
 use random::Random;

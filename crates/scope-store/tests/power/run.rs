@@ -136,12 +136,14 @@ impl Running {
 
     /// Appends some packets to a lane.
     fn append(&mut self, lane: usize) {
-        let (few, large) = (self.random.one_in(3), self.random.one_in(6));
-        for _ in 0..1 + self.random.below(if few { 3 } else { 80 }) {
-            let len = match large {
-                true => self.random.below(16 << 10),
-                false => self.random.below(400),
-            };
+        let (most_packets, most_bytes) = match self.random.below(6) {
+            0 | 1 => (3, 400),
+            2 => (40, 16 << 10),
+            3 => (900, 4), // whole pages of key entries
+            _ => (80, 400),
+        };
+        for _ in 0..1 + self.random.below(most_packets) {
+            let len = self.random.below(most_bytes);
             let word = self.random.next().to_le_bytes();
             let data: Vec<u8> = (0..len as usize).map(|at| word[at % 8].wrapping_add(at as u8)).collect();
             self.time_ns += self.random.below(1_000_000) as i64;

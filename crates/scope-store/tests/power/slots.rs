@@ -1,84 +1,19 @@
 //! Slots: what flushes and closings write is valid after each of them, and what a torn one leaves proves exactly
 //! what was flushed before.
 
+use super::lane::{Lane, SEGMENT_BYTES};
 use proptest::prelude::*;
-use scope_packet::pcapng::{self, PacketHead, le32};
+use scope_packet::pcapng::{self, le32};
 use scope_packet::segment::FOOT_BYTES;
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{LaneWriter, Pinned, Ring, RingConfig};
+use scope_store::StoredSegment;
 use scope_store::checks::FLUSH_AT;
 use scope_store::record::RECORD_BYTES;
 use scope_store::salvage::{self, Cut, Findings, Proof};
 use scope_store::slot::{self, Flushed, Put};
-use scope_store::StoredSegment;
-use std::sync::Arc;
 
-const SEGMENT_BYTES: usize = 64 << 10;
-
-/// A lane with one open segment, and its packets' blocks.
-struct Lane {
-    ring: Arc<Ring>,
-    writer: LaneWriter,
-    blocks: Vec<u8>,
-    time_ns: i64,
-}
-
-impl Lane {
-    fn new() -> Lane {
-        let config = RingConfig {
-            ring_bytes: 17 * SEGMENT_BYTES as u64,
-            segment_bytes: Some(SEGMENT_BYTES as u64),
-            workers: 1,
-            lanes: 1,
-            run_id: [3; 16],
-        };
-        let ring = Ring::create(&config).unwrap();
-        let mut writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
-        let interface = Interface {
-            name: "eth0".to_string(),
-            description: String::new(),
-            link_type: LinkType::ETHERNET,
-            snap_len: 0,
-            timestamps: TimestampSource::File,
-            part: 0,
-        };
-        writer.add_interface(ring.register(0, &interface).unwrap());
-        assert!(writer.claim());
-        Lane { ring, writer, blocks: Vec::new(), time_ns: 1 << 40 }
-    }
-
-    /// Appends packets of these lengths, as far as they fit into the segment.
-    fn append(&mut self, lengths: &[u16]) {
-        for &len in lengths {
-            let data: Vec<u8> = (0..len).map(|at| (at as u8) ^ (self.blocks.len() / 4) as u8).collect();
-            let room = SEGMENT_BYTES - FOOT_BYTES - 600;
-            let packets = self.segment().committed().packets as usize + lengths.len();
-            if self.blocks.len() + 40 + data.len() + 16 * (packets + 1) > room {
-                break;
-            }
-            self.time_ns += i64::from(len) - 100;
-            let head = PacketHead {
-                time_ns: self.time_ns,
-                captured_len: len.into(),
-                original_len: len.into(),
-                ..PacketHead::default()
-            };
-            self.writer.append(0, &head, KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data)), &data);
-            let from = self.blocks.len();
-            self.blocks.resize(from + head.block_bytes(), 0);
-            head.write(&mut self.blocks[from..], &data);
-        }
-        self.writer.commit();
-    }
-
-    fn segment(&self) -> Pinned {
-        self.ring.pin(self.ring.segment_id(0, 0)).unwrap()
-    }
-
-    fn flush(&self, flushed: &mut Flushed) -> Vec<Put> {
-        let segment = self.segment();
-        flushed.flush(&segment, segment.committed()).unwrap_or_default()
-    }
+fn flush(lane: &Lane, flushed: &mut Flushed) -> Vec<Put> {
+    let segment = lane.segment();
+    flushed.flush(&segment, segment.committed()).unwrap_or_default()
 }
 
 fn apply(slot: &mut [u8], puts: &[Put]) {
@@ -139,7 +74,11 @@ fn proven(slot: &[u8], blocks: &[u8]) -> u32 {
 
 fn flushes() -> impl Strategy<Value = Vec<Vec<u16>>> {
     let lengths = prop_oneof![Just(0u16), 1u16..70, 60u16..1600, Just(4064u16), 4000u16..9000];
-    prop::collection::vec(prop::collection::vec(lengths, 1..40), 1..7)
+    let burst = prop_oneof![
+        4 => prop::collection::vec(lengths, 1..40),
+        1 => prop::collection::vec(0u16..3, 200..700), // whole pages of entries
+    ];
+    prop::collection::vec(burst, 1..7)
 }
 
 proptest! {
@@ -151,11 +90,11 @@ proptest! {
         let (mut slot, mut flushed) = (vec![0; SEGMENT_BYTES], Flushed::default());
         for lengths in &flushes {
             lane.append(lengths);
-            apply(&mut slot, &lane.flush(&mut flushed));
+            apply(&mut slot, &flush(&lane, &mut flushed));
             let packets = lane.segment().committed().packets;
             prop_assert_eq!(packets_of(&slot), packets as usize);
             prop_assert_eq!(proven(&slot, &lane.blocks), packets);
-            prop_assert!(lane.flush(&mut flushed).is_empty(), "nothing is new");
+            prop_assert!(flush(&lane, &mut flushed).is_empty(), "nothing is new");
         }
         lane.append(&[100]);
         lane.writer.seal();
@@ -182,7 +121,7 @@ proptest! {
         let (last, others) = flushes.split_last().unwrap();
         for lengths in others {
             lane.append(lengths);
-            apply(&mut slot, &lane.flush(&mut flushed));
+            apply(&mut slot, &flush(&lane, &mut flushed));
             before = lane.segment().committed().packets;
         }
         lane.append(last);
@@ -193,7 +132,7 @@ proptest! {
             let closed = slot::close((before > 0).then_some(&flushed), &lane.segment()).unwrap();
             apply_torn(&mut slot, &closed.puts, landed);
         } else {
-            apply_torn(&mut slot, &lane.flush(&mut flushed), landed);
+            apply_torn(&mut slot, &flush(&lane, &mut flushed), landed);
         }
         let kept = proven(&slot, &lane.blocks);
         prop_assert!(kept == before || kept == after, "{} of {} and {}", kept, before, after);
@@ -210,7 +149,7 @@ proptest! {
         let mut promised = vec![0];
         for lengths in &flushes {
             lane.append(lengths);
-            apply(&mut slot, &lane.flush(&mut flushed));
+            apply(&mut slot, &flush(&lane, &mut flushed));
             promised.push(lane.segment().committed().packets);
         }
         let at = if foot { SEGMENT_BYTES - FOOT_BYTES + at % 1200 } else { at };
@@ -223,7 +162,7 @@ proptest! {
         let mut lane = Lane::new();
         lane.append(&[60, 60, 60]);
         let mut slot = vec![0; SEGMENT_BYTES];
-        apply(&mut slot, &lane.flush(&mut Flushed::default()));
+        apply(&mut slot, &flush(&lane, &mut Flushed::default()));
         let foot_from = SEGMENT_BYTES - FOOT_BYTES;
         slot[foot_from + keep..].copy_from_slice(&bytes[keep..]);
         prop_assert_eq!(salvage::look(&slot).proof, Proof::Nothing);
@@ -248,7 +187,7 @@ fn the_packets_of_a_flush_that_does_not_hold_are_counted() {
     let (mut slot, mut flushed) = (vec![0; SEGMENT_BYTES], Flushed::default());
     for packets in [5, 7, 9] {
         lane.append(&vec![100; packets]);
-        apply(&mut slot, &lane.flush(&mut flushed));
+        apply(&mut slot, &flush(&lane, &mut flushed));
     }
     slot[100] ^= 1; // of the first flush
     let findings = salvage::look(&slot);
