@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! create   NAME.part, reserve, names synced, head begun
-//! flush    pages of open segments begun ─► all begun so far have finished ─► sync begun ─► it is back: kept
+//! flush    pages of open segments begun ─► all so far have finished ─► sync begun ─► it is back: kept
 //! close    the closed segment begun, as soon as no write of its slot is under way
 //! retire   the slot of a segment that another file has by now becomes padding
-//! cut      a segment that the ring recycled too early is closed where its last flush ended: read back, written
+//! cut      a segment that the ring recycled too early is read back, and closed where its last flush ended
 //! end      no slot is open ─► index ─► truncate ─► sync ─► rename ─► names synced
 //! ```
 //! What is kept survives a loss of power. A flush promises everything that the file was given before it; the
@@ -550,7 +550,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have finished.
+    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have
+    /// finished.
     fn finished_packets(&self) -> Vec<(usize, Kept)> {
         let finished = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (packets, closed) = match &slot.state {

@@ -1,12 +1,12 @@
-//! The files of one link type of a volume, one behind the other: which of them a segment goes into, and how open
-//! segments move on.
+//! The files of one link type of a volume, one behind the other: which of them a segment goes into, and how
+//! open segments move on.
 //!
 //! ```text
 //! file 1  ... ending     lane 0's open segment: retired, once file 2 has kept it
 //! file 2  ... growing    lane 0's open segment, from its first packet on
 //! ```
-//! Only the newest file grows. One that is full ends: its open segments go into the next one with the next flush,
-//! from their first packet on, and leave padding behind. So no file waits for a lane that sleeps.
+//! Only the newest file grows. One that is full ends: its open segments go into the next one with the next
+//! flush, from their first packet on, and leave padding behind. So no file waits for a lane that sleeps.
 //!
 //! Each packet is reported as kept once, also where two files have it for a while.
 

@@ -7,12 +7,12 @@
 //!       whole: stays        beginning: closed in its place        nothing, or kept by a newer file: padding
 //!   index behind the last slot that stays ─► truncate ─► sync ─► rename ─► names synced
 //! ```
-//! The work goes in steps. A stop between two of them, or in the middle of one, loses nothing: what a slot proves
-//! is the same when it is looked at again, until the file has its name. A file of which nothing is proven is
-//! removed.
+//! The work goes in steps. A stop between two of them, or in the middle of one, loses nothing: what a slot
+//! proves is the same when it is looked at again, until the file has its name. A file of which nothing is
+//! proven is removed.
 //!
-//! A segment that was open when its file ended has a slot in the next one, too. A newer file that kept as much of
-//! it is closed before, so the older one leaves it out.
+//! A segment that was open when its file ended has a slot in the next one, too. A newer file that kept as
+//! much of it is closed before, so the older one leaves it out.
 
 use crate::closing::{self, Holds};
 use crate::disk::{self, Act, Begun, Bytes, Disk, FileNumber, PAGE_BYTES, Pages, Standing};

@@ -1,5 +1,5 @@
-//! The store's writing and recovery on a disk that loses power at any moment: what was reported as kept is there,
-//! byte for byte, and nothing is there that wasn't written.
+//! The store's writing and recovery on a disk that loses power at any moment: what was reported as kept is
+//! there, byte for byte, and nothing is there that wasn't written.
 
 mod check;
 mod disk;

@@ -1,5 +1,5 @@
-//! A run that writes a store: lanes that fill, segments that are closed and flushed as a volume's thread does it,
-//! on a disk whose every call is recorded; beside it the truth, packet by packet.
+//! A run that writes a store: lanes that fill, segments that are closed and flushed as a volume's thread does
+//! it, on a disk whose every call is recorded; beside it the truth, packet by packet.
 
 use super::disk::{Faults, PowerDisk};
 use super::random::Random;
@@ -219,16 +219,22 @@ impl Running {
     fn finish(&mut self, wait: Duration) {
         let mut finished = Vec::new();
         self.run.disk.finish(wait, &mut finished).unwrap();
+        let moment = self.run.disk.moment();
         for finished in finished {
             assert!(self.files.finished(&mut self.run.disk, finished).is_none());
-            self.events();
+            self.events_of(moment);
         }
     }
 
     fn events(&mut self) {
+        self.events_of(self.run.disk.moment());
+    }
+
+    /// Notes what happened, of which the disk knew at `moment`.
+    fn events_of(&mut self, moment: usize) {
         for event in self.files.take_events() {
             match event {
-                Event::Kept(kept) => self.run.kept.push((self.run.disk.moment(), kept)),
+                Event::Kept(kept) => self.run.kept.push((moment, kept)),
                 Event::Whole { .. } => self.run.whole += 1,
                 Event::Removed { .. } => {}
                 Event::Failed { unkept, .. } => {

@@ -1,5 +1,5 @@
-//! Slots: what flushes and closings write is valid after each of them, and what a torn one leaves proves exactly
-//! what was flushed before.
+//! Slots: what flushes and closings write is valid after each of them, and what a torn one leaves proves
+//! exactly what was flushed before.
 
 use super::lane::{Lane, SEGMENT_BYTES};
 use proptest::prelude::*;
@@ -85,7 +85,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_slot_is_valid_after_each_flush_and_its_closing_is_that_of_a_segment_never_flushed(flushes in flushes()) {
+    fn a_slot_is_valid_after_each_flush_and_its_closing_is_that_of_a_segment_never_flushed(
+        flushes in flushes(),
+    ) {
         let mut lane = Lane::new();
         let (mut slot, mut flushed) = (vec![0; SEGMENT_BYTES], Flushed::default());
         for lengths in &flushes {
@@ -158,7 +160,9 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_prove_nothing_and_never_make_it_fail(bytes in prop::collection::vec(any::<u8>(), FOOT_BYTES), keep in 0usize..300) {
+    fn foreign_bytes_prove_nothing_and_never_make_it_fail(
+        bytes in prop::collection::vec(any::<u8>(), FOOT_BYTES), keep in 0usize..300,
+    ) {
         let mut lane = Lane::new();
         lane.append(&[60, 60, 60]);
         let mut slot = vec![0; SEGMENT_BYTES];
