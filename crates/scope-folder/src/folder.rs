@@ -6,11 +6,11 @@
 
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat,
+    mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Gid, Uid, getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -28,8 +28,35 @@ const OTHERS: Mode = Mode::RWXO;
 /// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
 /// one.
 const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
+/// Modes of folders, as those of files: the owner writes, the group reads.
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o750);
+const FOLDER_MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o700);
 /// The number of `nobody` and of its group.
 const NOBODY: u32 = 65534;
+
+/// What stands in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Length, bytes.
+    pub len: u64,
+    /// What it takes of the disk, bytes: also what is reserved behind its end.
+    pub taken: u64,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A plain file.
+    File,
+    /// A folder.
+    Folder,
+    /// Anything else: a link, a pipe, a device.
+    Other,
+}
 
 /// An open folder. Its path is for words only.
 #[derive(Debug)]
@@ -50,6 +77,30 @@ struct Ahead {
 }
 
 impl Folder {
+    /// Makes the folder `path`, unless it is there. A new one belongs to `owner` (user, group), if that is
+    /// given; others have no rights to it, of `nobody`'s the group neither.
+    pub fn make(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+        let (user, group) = owner.unwrap_or((geteuid().as_raw(), getegid().as_raw()));
+        let mode = if user == NOBODY || group == NOBODY { FOLDER_MODE_OF_NOBODY } else { FOLDER_MODE };
+        match mkdirat(CWD, path, mode) {
+            Err(Errno::EXIST) => return Ok(()),
+            made => made?,
+        }
+        let folder = openat(
+            CWD,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        fchmod(&folder, mode)?; // the umask may have taken the group's rights
+        match owner {
+            Some((user, group)) => {
+                Ok(fchown(&folder, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Opens the folder `path`. That it may be written to shows when something is made in it.
     pub fn open(path: &Path) -> io::Result<Folder> {
         let handle = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -146,17 +197,35 @@ impl Folder {
     }
 
     fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
-        let mut part = OsString::from(".");
-        part.push(name);
-        part.push(".part");
+        let part = part_name(name);
         let file = self.create_new(&part)?;
-        fchmod(&file, mode())?;
         Ok(Draft { folder: self, name, file, part: Some(part) })
     }
 
-    /// A new file for writing; fails where the name is taken.
+    /// A file that takes the place of the one called `name` when it is whole ([`Draft::replace`]). It is called
+    /// `.NAME.part` until then; one that was left behind is removed. Whoever may replace the same file has to
+    /// wait for each other.
+    pub fn draft_over<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        match self.part(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove(&part_name(name))?;
+                self.part(name)
+            }
+            part => part,
+        }
+    }
+
+    /// A new file for writing, with the mode of all files; fails where the name is taken.
+    ///
+    /// # Errors
+    /// The system's; then nothing is left behind.
     pub fn create_new(&self, name: &OsStr) -> io::Result<File> {
-        self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+        let file = self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        if let Err(error) = fchmod(&file, mode()) {
+            let _ = self.remove(name);
+            return Err(error.into());
+        }
+        Ok(file)
     }
 
     /// A file to append to, made where it isn't there. Nothing but a plain file with one name is opened, and
@@ -179,6 +248,39 @@ impl Folder {
         expect_own(&stat)?;
         fchmod(&file, MODE_OF_NOBODY)?; // not the business of others
         Ok(file)
+    }
+
+    /// Opens a file that is there for reading, or for reading and writing; `None` where the name is free.
+    /// Nothing but a plain file with one name is opened.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn existing(&self, name: &OsStr, writable: bool) -> io::Result<Option<File>> {
+        let Some(stat) = self.stat(name)? else { return Ok(None) };
+        expect_plain(&stat)?;
+        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        let file = self.open_file(name, access | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        expect_plain(&fstat(&file)?)?;
+        Ok(Some(file))
+    }
+
+    /// Number of the user and of the group that it belongs to.
+    pub fn owner(&self) -> io::Result<(u32, u32)> {
+        let stat = fstat(&self.handle)?;
+        Ok((stat.st_uid, stat.st_gid))
+    }
+
+    /// Gives a new file to the folder's owner where root has made it, so that the owner's programs can read
+    /// it; of any other user it stays the own.
+    pub fn give_to_owner(&self, file: &File) -> io::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let (user, group) = self.owner()?;
+        if user == NOBODY || group == NOBODY {
+            fchmod(file, MODE_OF_NOBODY)?;
+        }
+        Ok(fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
     }
 
     /// Whether `name` is free, or a plain file with no other name.
@@ -231,6 +333,97 @@ impl Folder {
         }
     }
 
+    /// The folder `name` in it. No link is followed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn below(&self, name: &OsStr) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(&self.handle, name, flags, Mode::empty())?;
+        Ok(Folder { handle, path: self.path.join(name), ahead: Mutex::default() })
+    }
+
+    /// As [`Folder::below`]; made where it isn't there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_below(&self, name: &OsStr) -> io::Result<Folder> {
+        match mkdirat(&self.handle, name, folder_mode()) {
+            Err(Errno::EXIST) => self.below(name),
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                let made = self.below(name)?;
+                fchmod(made.open_itself()?, folder_mode())?; // the umask may have taken the group's rights
+                Ok(made)
+            }
+        }
+    }
+
+    /// Removes the folder `name` in it, which must be empty.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_below(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.handle, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// What stands in it, by name.
+    ///
+    /// # Errors
+    /// The system's. What is gone before it can be looked at is omitted.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for found in Dir::new(self.open_itself()?)? {
+            let name = OsStr::from_bytes(found?.file_name().to_bytes()).to_os_string();
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Some(stat) = self.stat(&name)? else { continue };
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => EntryKind::File,
+                FileType::Directory => EntryKind::Folder,
+                _ => EntryKind::Other,
+            };
+            let bytes = |number: i64| u64::try_from(number).unwrap_or(0);
+            entries.push(Entry { name, kind, len: bytes(stat.st_size), taken: bytes(stat.st_blocks) * 512 });
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Opens the plain file `name`, which is there and belongs to this user, for writing.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn writing(&self, name: &OsStr) -> io::Result<File> {
+        let file = self.open_plain(name, OFlags::WRONLY)?;
+        expect_own(&fstat(&file)?)?;
+        Ok(file)
+    }
+
+    /// Opens the plain file `name` for reading.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn reading(&self, name: &OsStr) -> io::Result<File> {
+        self.open_plain(name, OFlags::RDONLY)
+    }
+
+    /// Gives a file another name by one act; fails where that is taken.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE) {
+            // A file system that can't say so: a second name is given only where it is free.
+            Err(Errno::INVAL) => {
+                linkat(&self.handle, from, &self.handle, to, AtFlags::empty())?;
+                self.remove(from)
+            }
+            other => Ok(other?),
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
@@ -262,6 +455,14 @@ impl Folder {
         Ok(file)
     }
 
+    /// Looked at before and after, as in [`Folder::open_log`].
+    fn open_plain(&self, name: &OsStr, how: OFlags) -> io::Result<File> {
+        self.is_plain_or_free(name)?;
+        let file = self.open_file(name, how | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        expect_plain(&fstat(&file)?)?;
+        Ok(file)
+    }
+
     fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, mode())?.into())
     }
@@ -269,15 +470,32 @@ impl Folder {
 
 /// Mode of files that this process makes, by who it is now.
 fn mode() -> Mode {
+    if is_nobody() { MODE_OF_NOBODY } else { MODE }
+}
+
+/// The same for folders.
+fn folder_mode() -> Mode {
+    if is_nobody() { FOLDER_MODE_OF_NOBODY } else { FOLDER_MODE }
+}
+
+/// Whether this process is `nobody`, or in its group.
+fn is_nobody() -> bool {
     // These never fail.
-    let nobody = geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY;
-    if nobody { MODE_OF_NOBODY } else { MODE }
+    geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY
 }
 
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+/// What a file is called until it is whole, where it needs a name.
+fn part_name(name: &OsStr) -> OsString {
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(".part");
+    part
 }
 
 /// What file systems say that have no unnamed files; the older ones take the flag for a folder to be opened.
@@ -322,6 +540,22 @@ impl Draft<'_> {
                 renamed?;
             }
         }
+        self.folder.sync()
+    }
+
+    /// Takes the place of what has its name, by one act. Then it is on the disk under that name, if its bytes
+    /// are.
+    pub fn replace(mut self) -> io::Result<()> {
+        let part = match self.part.clone() {
+            Some(part) => part,
+            None => {
+                let part = part_name(self.name);
+                self.folder.give_name(&self.file, &part)?;
+                self.part.insert(part).clone()
+            }
+        };
+        renameat(&self.folder.handle, &part, &self.folder.handle, self.name)?;
+        self.part = None;
         self.folder.sync()
     }
 }
@@ -402,6 +636,82 @@ mod tests {
             assert_eq!(draft(&folder).publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             std::fs::remove_file(root.path().join("ring")).unwrap();
             assert!(names().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_draft_over_a_file_takes_its_place_at_once_and_one_left_behind_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let name = OsStr::new("list");
+        let content = || std::fs::read_to_string(root.path().join("list")).unwrap();
+        let drafts: [fn(&Folder) -> Draft<'_>; 2] = [
+            |folder| folder.draft(OsStr::new("list")).unwrap(),
+            |folder| folder.draft_over(OsStr::new("list")).unwrap(),
+        ];
+        for (text, draft) in ["first", "second"].into_iter().zip(drafts) {
+            let mut draft = draft(&folder);
+            draft.file().write_all(text.as_bytes()).unwrap();
+            draft.replace().unwrap();
+            assert_eq!(content(), text);
+        }
+        drop(folder.draft_over(name).unwrap());
+        std::fs::write(root.path().join(".list.part"), "left by a crash").unwrap();
+        let mut draft = folder.draft_over(name).unwrap();
+        draft.file().write_all(b"third").unwrap();
+        assert_eq!(content(), "second", "until it is whole");
+        draft.replace().unwrap();
+        assert_eq!((content().as_str(), std::fs::read_dir(root.path()).unwrap().count()), ("third", 1));
+        assert_eq!(mode(&root.path().join("list")) & 0o027, 0);
+    }
+
+    #[test]
+    fn an_existing_file_is_opened_only_if_it_is_plain() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        assert!(folder.existing(OsStr::new("x"), false).unwrap().is_none());
+        std::fs::write(root.path().join("x"), "").unwrap();
+        assert!(folder.existing(OsStr::new("x"), true).unwrap().is_some());
+        std::os::unix::fs::symlink("x", root.path().join("link")).unwrap();
+        let error = folder.existing(OsStr::new("link"), false).unwrap_err();
+        assert!(error.to_string().contains("a symbolic link"), "{error}");
+        assert_eq!(folder.owner().unwrap().0, geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_folder_is_made_with_its_mode_and_one_that_is_there_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("new");
+        Folder::make(&path, None).unwrap();
+        assert_eq!(mode(&path), if geteuid().as_raw() == NOBODY { 0o700 } else { 0o750 });
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        Folder::make(&path, None).unwrap();
+        assert_eq!(mode(&path), 0o755);
+        assert_eq!(Folder::make(&root.path().join("a/b"), None).unwrap_err().kind(), io::ErrorKind::NotFound);
+        if geteuid().is_root() {
+            use std::os::unix::fs::MetadataExt;
+            let given = root.path().join("given");
+            Folder::make(&given, Some((12_345, NOBODY))).unwrap();
+            let facts = given.metadata().unwrap();
+            assert_eq!((facts.uid(), facts.gid(), mode(&given)), (12_345, NOBODY, 0o700));
+        }
+    }
+
+    #[test]
+    fn what_root_makes_belongs_to_the_folders_owner() {
+        use std::os::unix::fs::MetadataExt;
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for (user, expected) in [(12_345, 0o640), (NOBODY, 0o600)] {
+            std::os::unix::fs::chown(root.path(), Some(user), Some(user)).unwrap();
+            let mut draft = folder.draft_over(OsStr::new("x")).unwrap();
+            folder.give_to_owner(draft.file()).unwrap();
+            draft.replace().unwrap();
+            let facts = root.path().join("x").metadata().unwrap();
+            assert_eq!((facts.uid(), facts.gid(), facts.mode() & 0o7777), (user, user, expected));
         }
     }
 
@@ -508,6 +818,53 @@ mod tests {
             folder.give_name(file, OsStr::new(name)).unwrap();
         }
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_folder_below_is_made_once_listed_and_removed_when_it_is_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, day) = (Folder::open(root.path()).unwrap(), OsStr::new("2026-11-20"));
+        assert_eq!(folder.below(day).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for _ in 0..2 {
+            drop(folder.make_below(day).unwrap().create_new(OsStr::new("a")));
+        }
+        let below = folder.below(day).unwrap();
+        let found = |folder: &Folder| -> Vec<(String, EntryKind, u64)> {
+            let entries = folder.entries().unwrap().into_iter();
+            entries.map(|entry| (entry.name.into_string().unwrap(), entry.kind, entry.len)).collect()
+        };
+        std::os::unix::fs::symlink("a", root.path().join("2026-11-20/b")).unwrap();
+        std::fs::write(root.path().join("2026-11-20/c"), "four").unwrap();
+        let (file, other) = (EntryKind::File, EntryKind::Other);
+        let names = [("a".into(), file, 0), ("b".into(), other, 1), ("c".into(), file, 4)];
+        assert_eq!(found(&below), names);
+        assert_eq!(found(&folder)[0].1, EntryKind::Folder);
+        assert_eq!(mode(&root.path().join(day)), if geteuid().as_raw() == NOBODY { 0o700 } else { 0o750 });
+        assert_eq!(mode(&root.path().join("2026-11-20/a")) & 0o137, 0);
+        assert_eq!(folder.remove_below(day).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
+        for name in ["a", "b", "c"] {
+            below.remove(OsStr::new(name)).unwrap();
+        }
+        folder.remove_below(day).unwrap();
+        assert!(folder.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_gets_another_name_over_no_other_file_and_only_a_plain_one_is_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let [a, b, link] = ["a", "b", "link"].map(OsStr::new);
+        drop([a, b].map(|name| folder.create_new(name).unwrap()));
+        assert_eq!(folder.rename(a, b).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        folder.remove(b).unwrap();
+        folder.rename(a, b).unwrap();
+        std::os::unix::fs::symlink("b", root.path().join("link")).unwrap();
+        folder.writing(b).unwrap().write_all(b"x").unwrap();
+        assert_eq!(io::read_to_string(folder.reading(b).unwrap()).unwrap(), "x");
+        for refused in [folder.writing(link), folder.reading(link)] {
+            assert!(refused.unwrap_err().to_string().contains("a symbolic link"));
+        }
+        assert_eq!(folder.writing(a).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -108,6 +108,17 @@ impl Pinned {
         })
     }
 
+    /// Captured bytes of the lane before the segment.
+    pub fn bytes_before(&self) -> u64 {
+        self.ring.region().segment(self.slot).bytes_before.load(Ordering::Relaxed)
+    }
+
+    /// Captured bytes of the lane up to the segment's end, once sealed.
+    pub fn bytes_after(&self) -> Option<u64> {
+        let control = self.ring.region().segment(self.slot);
+        self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
+    }
+
     /// The foot of the segment as if it ended at `committed`, which was read before; `None`: no packet yet. The
     /// span of times may be that of later packets, too.
     pub fn foot(&self, committed: Committed) -> Option<Foot> {

@@ -18,20 +18,29 @@
 
 pub mod checks;
 pub mod closing;
+pub mod dealer;
 pub mod disk;
 pub mod file;
 pub mod file_writer;
 pub mod files;
 pub mod head;
+pub mod hold;
 pub mod index;
+pub mod io;
+pub mod name;
 pub mod record;
 pub mod recover;
+pub mod report;
+pub mod retain;
 pub mod salvage;
 pub mod segment;
 pub mod slot;
 pub mod stored;
+pub mod volume;
 
 pub use checks::{Damage, Hash};
+pub use dealer::Dealer;
 pub use file::{StoreError, write_ring};
+pub use report::{Amount, VolumeReport, VolumeState};
 pub use segment::{SegmentFault, Statistics, StoredSegment};
 pub use stored::{Facts, State, StoredError, StoredFile};
