@@ -156,6 +156,15 @@ impl Files {
         self.gather(disk);
     }
 
+    /// A segment that was flushed is kept by another volume: its slots here become padding.
+    pub fn retire(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        for file in &mut self.files {
+            file.writer.retire(disk, id);
+        }
+        self.kept.remove(&id);
+        self.gather(disk);
+    }
+
     /// Ends all files. Those with open slots end when these are closed or cut.
     pub fn end(&mut self, disk: &mut dyn Disk) {
         for file in &mut self.files {

@@ -5,6 +5,7 @@ mod check;
 mod disk;
 mod lane;
 mod random;
+mod real;
 mod run;
 mod slots;
 mod writer;

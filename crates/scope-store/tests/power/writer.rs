@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Room for so many slots, a head of one page and an index.
-fn bytes_for(slots: usize) -> u64 {
+pub fn bytes_for(slots: usize) -> u64 {
     (4096 + slots * SEGMENT_BYTES) as u64 + scope_store::index::bytes_of(slots, SEGMENT_BYTES)
 }
 
-fn create(disk: &mut dyn Disk, lane: &Lane, number: u32, bytes_max: u64) -> std::io::Result<FileWriter> {
+/// A file for segments of the lane, with its ring's interfaces.
+pub fn create(disk: &mut dyn Disk, lane: &Lane, number: u32, bytes_max: u64) -> std::io::Result<FileWriter> {
     let interface = |_| HeadInterface {
         name: "eth0".to_string(),
         description: String::new(),
