@@ -63,6 +63,7 @@ fn lose_power(run: &Run, seed: u64) {
         }
     }
     let packets = check(&found, run, &kept);
+    assert!(run.failed > 0 || packets.values().all(|&times| times == 1), "two files have the same packet");
     let again = recover(&mut found);
     assert!(
         again.iter().all(|report| matches!(report.outcome, Outcome::Unreadable(_))),

@@ -255,7 +255,7 @@ fn recovery_closes_what_is_proven_counts_what_is_cut_off_and_leaves_what_it_cann
     while !recovery.is_over() {
         reports.extend(recovery.step(&mut disk));
     }
-    let [headless, torn, empty, open] = &reports[..] else { panic!("{reports:?}") };
+    let [headless, empty, open, torn] = &reports[..] else { panic!("{reports:?}") };
     assert!(matches!(headless.outcome, Outcome::Unreadable(HeadError::Foreign { at: 0, .. })));
     assert!(bytes_of(&disk, &growing(4)).is_some());
     assert!(matches!(&torn.outcome, Outcome::Closed(whole) if *whole == name(3)));
