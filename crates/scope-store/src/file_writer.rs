@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! create   NAME.part, reserve, names synced, head begun
-//! flush    pages of open segments begun ─► all begun so far have finished ─► sync begun ─► it is back: kept
+//! flush    pages of open segments begun ─► all so far have finished ─► sync begun ─► it is back: kept
 //! close    the closed segment begun, as soon as no write of its slot is under way
 //! retire   the slot of a segment that another file has by now becomes padding
-//! cut      a segment that the ring recycled too early is closed where its last flush ended: read back, written
+//! cut      a segment that the ring recycled too early is read back, and closed where its last flush ended
 //! end      no slot is open ─► index ─► truncate ─► sync ─► rename ─► names synced
 //! ```
 //! What is kept survives a loss of power. A flush promises everything that the file was given before it; the
@@ -48,9 +48,9 @@ pub struct FilePlan<'a> {
 pub struct Kept {
     /// Of which segment.
     pub id: SegmentId,
-    /// Their numbers in the lane.
+    /// Their numbers in the lane. Empty where only the end of the segment is new.
     pub packets: Range<u64>,
-    /// Whether that is the end of the segment.
+    /// Whether the segment is closed.
     pub closed: bool,
 }
 
@@ -90,8 +90,9 @@ struct Slot {
     state: SlotState,
     /// Packets that were flushed.
     flushed: u32,
-    /// Packets that are kept.
+    /// Packets that are kept, and whether the closed segment is.
     kept: u32,
+    kept_closed: bool,
     /// Writes under way.
     writes: u32,
 }
@@ -423,6 +424,7 @@ impl FileWriter {
                 state: SlotState::Open,
                 flushed: 0,
                 kept: 0,
+                kept_closed: false,
                 writes: 0,
             });
             Some(self.slots.len() - 1)
@@ -569,7 +571,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have finished.
+    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have
+    /// finished.
     fn finished_packets(&self) -> Vec<(usize, Kept)> {
         let finished = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (packets, closed) = match &slot.state {
@@ -577,8 +580,8 @@ impl FileWriter {
                 SlotState::Open | SlotState::Closed(_) => (slot.flushed, false),
                 SlotState::Empty => (0, false),
             };
-            let packets = (packets > slot.kept).then(|| slot.numbers(packets))?;
-            Some((index, Kept { id: slot.id, packets, closed }))
+            let is_new = packets > slot.kept || closed && !slot.kept_closed;
+            is_new.then(|| (index, Kept { id: slot.id, packets: slot.numbers(packets), closed }))
         });
         finished.collect()
     }
@@ -589,6 +592,7 @@ impl FileWriter {
             let slot = &mut self.slots[index];
             if !matches!(slot.state, SlotState::Empty) && !self.waiting.iter().any(is_retired) {
                 slot.kept = (kept.packets.end - slot.first_packet) as u32;
+                slot.kept_closed = kept.closed;
                 self.kept.push(kept);
             }
         }
