@@ -1,5 +1,5 @@
-//! Both ways to write, by one set of tests, on the disk that the build lies on, in memory, and on file systems
-//! that are full, closed or stand still.
+//! Both ways to write, by one set of tests, on the disk that the build lies on, in memory, and on file
+//! systems that are full, closed or stand still.
 
 mod room;
 
@@ -80,6 +80,7 @@ fn a_file_is_made_written_synced_truncated_named_listed_read_and_removed() {
 
 #[test]
 fn files_and_folders_of_a_volume_are_closed_to_everybody_else() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     check_both(|disk, path| {
         for name in ["2026-11-20/a", "2026-11-20/b", "c"] {
             let file = disk.create(Path::new(name)).unwrap();
@@ -92,6 +93,7 @@ fn files_and_folders_of_a_volume_are_closed_to_everybody_else() {
         disk.remove(Path::new("2026-11-20/a")).unwrap();
         assert!(path.join("2026-11-20").exists(), "something is in it");
     });
+    rustix::process::umask(before);
 }
 
 #[test]
@@ -246,8 +248,9 @@ fn segments_go_to_disk_straight_from_each_kind_of_memory() {
         MemoryOptions { without_hugetlb: true, ..MemoryOptions::default() },
         MemoryOptions { without_hugetlb: true, locked: true, ..MemoryOptions::default() },
     ] {
-        for segment_bytes in [64 << 10, MIB] {
-            let (ring, pins) = ring(segment_bytes, 32, &options);
+        // The second is too small for huge pages.
+        for (segment_bytes, segments) in [(MIB, 32), (64 << 10, 17)] {
+            let (ring, pins) = ring(segment_bytes, segments, &options);
             println!("{}", ring.memory());
             let folder = folder();
             for (number, (mut disk, way)) in both(folder.path(), Some(&ring)).into_iter().enumerate() {

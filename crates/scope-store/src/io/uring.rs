@@ -10,11 +10,11 @@
 //! 4. From now on the queue does nothing but to write, to sync and to change that table, for good; it is
 //!    enabled. No call registers anything any more.
 //!
-//! Nothing may be begun before rights were given up: what is begun may wait in a thread of the kernel's, which
-//! belongs to this process and keeps the rights that its beginner had.
+//! Nothing may be begun before rights were given up: what is begun may wait in a thread of the kernel's,
+//! which belongs to this process and keeps the rights that its beginner had.
 //!
 //! ```text
-//!  begin ──► place (owns pin or pages) ──► queue ──► kernel ──► answers ──► finish: place empty, bytes given back
+//!  begin ──► place (owns pin or pages) ──► queue ──► kernel ──► answers ──► finish: bytes given back
 //!                ▲                                                │
 //!                └───────── not all written yet, or "again" ◄─────┘
 //! ```
@@ -172,7 +172,7 @@ impl Uring {
             Flight::Act { begun, written, .. } => match &begun.act {
                 Act::Sync { file } => opcode::Fsync::new(Fixed(file.0)).flags(FsyncFlags::DATASYNC).build(),
                 Act::Write { file, at, bytes } => {
-                    let rest = &bytes.as_slice()[*written..];
+                    let rest = bytes.as_slice()[*written..].chunks(PIECE_BYTES).next().unwrap_or_default();
                     let (from, len, at) = (rest.as_ptr(), rest.len() as u32, at + *written as u64);
                     match self.memory.piece(rest) {
                         Some(piece) => {
@@ -187,11 +187,12 @@ impl Uring {
             }
         };
         let request = request.user_data(place as u64);
-        // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring, which
-        // nobody writes until the pin is dropped, pages of the writer's own, or a table entry, all of them at
-        // addresses that don't change when the flight is moved. A flight leaves its place only when the kernel
-        // has answered for this request (`answer`), or has never taken it and never will (`break_off`); and at
-        // the end of this value, where the answer is waited for and else the flight is leaked (`drop`).
+        // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring,
+        // which nobody writes until the pin is dropped, pages of the writer's own, or a table entry, all of
+        // them at addresses that don't change when the flight is moved. A flight leaves its place only when
+        // the kernel has answered for this request (`answer`), or has never taken it and never will
+        // (`break_off`); and at the end of this value, where the answer is waited for and else the flight is
+        // leaked (`drop`).
         let pushed = unsafe { self.queue.submission().push(&request) };
         pushed.expect("the queue has a place for every flight");
         self.waiting.push_back(place);
@@ -241,31 +242,16 @@ impl Uring {
     }
 
     /// The kernel has finished the request of `place`: a number of bytes, or an error below zero.
-    fn answer(&mut self, place: usize, result: i32) {
+    fn answer(&mut self, place: usize, answer: i32) {
         let Some(Some(flight)) = self.places.get_mut(place) else { return };
         let outcome = match flight {
-            Flight::Table { .. } => Ok(result),
-            Flight::Act { begun, written, tries } => match (&begun.act, result) {
-                (_, error) if error == -libc::EAGAIN || error == -libc::EINTR => {
-                    *tries += 1;
-                    if *tries < TRIES_MAX && self.broken.is_none() {
-                        return self.request(place);
-                    }
-                    Ok(error)
-                }
-                (Act::Write { bytes, .. }, more) if more > 0 => {
-                    *written += more as usize;
-                    if *written < bytes.as_slice().len() && self.broken.is_none() {
-                        return self.request(place);
-                    }
-                    if *written < bytes.as_slice().len() { Err(libc::EIO) } else { Ok(0) }
-                }
-                // Nothing was written, and nothing says why.
-                (Act::Write { .. }, 0) => Err(libc::EIO),
-                (_, result) => Ok(result),
+            Flight::Table { .. } => done(answer),
+            Flight::Act { begun, written, tries } => match next(bytes_of(begun), written, tries, answer) {
+                Next::Again if self.broken.is_none() => return self.request(place),
+                Next::Again => Err(libc::EIO),
+                Next::Done(outcome) => outcome,
             },
         };
-        let outcome = outcome.and_then(|result| if result < 0 { Err(-result) } else { Ok(()) });
         self.end(place, outcome);
     }
 
@@ -305,6 +291,38 @@ impl Uring {
     }
 }
 
+/// What follows an answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The rest, or the same once more.
+    Again,
+    /// Nothing: it is done, or has failed with this error.
+    Done(Result<(), i32>),
+}
+
+/// What follows the `answer` to a write of `bytes`, or to a sync (none), of which so much was `written`
+/// before and which was refused so often in a row.
+fn next(bytes: usize, written: &mut usize, tries: &mut u32, answer: i32) -> Next {
+    match answer {
+        _ if answer == -libc::EAGAIN || answer == -libc::EINTR => {
+            *tries += 1;
+            if *tries < TRIES_MAX { Next::Again } else { Next::Done(done(answer)) }
+        }
+        1.. => {
+            (*written, *tries) = (*written + answer as usize, 0);
+            if *written < bytes { Next::Again } else { Next::Done(Ok(())) }
+        }
+        // Nothing was written, and nothing says why.
+        0 if bytes > 0 => Next::Done(Err(libc::EIO)),
+        _ => Next::Done(done(answer)),
+    }
+}
+
+/// The number of an error, where an answer is one.
+fn done(answer: i32) -> Result<(), i32> {
+    if answer < 0 { Err(-answer) } else { Ok(()) }
+}
+
 /// Bytes that something writes.
 fn bytes_of(begun: &Begun) -> usize {
     match &begun.act {
@@ -320,9 +338,9 @@ fn register(queue: &IoUring, ring: &Arc<Ring>) -> io::Result<(Arc<Ring>, usize, 
     let piece =
         |at: usize| libc::iovec { iov_base: at as *mut libc::c_void, iov_len: PIECE_BYTES.min(end - at) };
     let pieces: Vec<libc::iovec> = (base..end).step_by(PIECE_BYTES).map(piece).collect();
-    // SAFETY: the addresses are those of the ring's mapping, which lives as long as the `Arc` that is returned
-    // and kept beside the queue. Only requests to write to files use the pieces, so the kernel only reads them,
-    // and what it reads is pinned.
+    // SAFETY: the addresses are those of the ring's mapping, which lives as long as the `Arc` that is
+    // returned and kept beside the queue. Only requests to write to files use the pieces, so the kernel only
+    // reads them, and what it reads is pinned.
     unsafe { queue.submitter().register_buffers(&pieces)? };
     Ok((ring.clone(), base, end))
 }
@@ -395,3 +413,129 @@ impl Drop for Uring {
 }
 
 const _: () = assert!(PIECE_BYTES.is_multiple_of(PAGE_BYTES) && PIECE_BYTES.is_multiple_of(2 << 20));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Bytes, Pages};
+    use io_uring::types::Fd;
+    use scope_folder::Folder;
+    use std::path::Path;
+
+    /// A queue and a folder that is written to; `None` where the system has no io_uring.
+    fn room() -> Option<(Uring, Tree, tempfile::TempDir)> {
+        let (uring, _) = match Uring::new(None) {
+            Ok(made) => made,
+            Err(refused) => {
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "{refused:?}");
+                eprintln!("skipped: {refused:?}");
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let volume = Arc::new(Folder::open(folder.path()).unwrap());
+        Some((uring, Tree::new(volume, false), folder))
+    }
+
+    /// The kernel's answer to any request.
+    fn try_out(uring: &mut Uring, request: squeue::Entry) -> i32 {
+        // SAFETY: what the requests of the test below point to outlives the answer, which is waited for.
+        unsafe { uring.queue.submission().push(&request).unwrap() };
+        uring.queue.submit_and_wait(1).unwrap();
+        uring.queue.completion().next().expect("an answer").result()
+    }
+
+    #[test]
+    fn the_queue_does_nothing_but_write_sync_and_change_its_table_of_files() {
+        let Some((mut uring, _, folder)) = room() else { return };
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "secret").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let own = Fd(file.as_raw_fd());
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let mut into = [0u8; 8];
+        let end = Timespec::new();
+        let refused = [
+            opcode::Read::new(own, into.as_mut_ptr(), 8).build(),
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), name.as_ptr()).build(),
+            opcode::UnlinkAt::new(Fd(libc::AT_FDCWD), name.as_ptr()).build(),
+            opcode::RenameAt::new(Fd(libc::AT_FDCWD), name.as_ptr(), own, name.as_ptr()).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::Close::new(own).build(),
+            opcode::Timeout::new(&raw const end).build(),
+            opcode::Nop::new().build(),
+            opcode::Fsync::new(own).build().flags(squeue::Flags::IO_LINK),
+            opcode::Write::new(own, into.as_ptr(), 8).build().flags(squeue::Flags::ASYNC),
+        ];
+        for request in refused {
+            let shown = format!("{request:?}");
+            assert_eq!(try_out(&mut uring, request), -libc::EACCES, "{shown}");
+        }
+        assert_eq!(into, [0; 8]);
+        assert_eq!(try_out(&mut uring, opcode::Write::new(own, b"changed!".as_ptr(), 8).build()), 8);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "changed!");
+        let submitter = uring.queue.submitter();
+        let refused = [
+            submitter.register_files_update(0, &[file.as_raw_fd()]).map(drop),
+            submitter.unregister_files(),
+            submitter.register_personality().map(drop),
+            submitter.register_enable_rings(),
+            submitter.register_restrictions(&mut [Restriction::sqe_op(opcode::Read::CODE)]),
+        ];
+        for result in refused {
+            let errno = result.unwrap_err().raw_os_error();
+            assert!(matches!(errno, Some(libc::EACCES | libc::EBADFD)), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_part_is_continued_and_what_is_refused_for_a_moment_is_tried_again() {
+        let check = |bytes, written_before, answer, expected, written_then| {
+            let (mut written, mut tries) = (written_before, 7);
+            assert_eq!(next(bytes, &mut written, &mut tries, answer), expected, "{answer}");
+            assert_eq!(written, written_then);
+        };
+        check(8192, 0, 8192, Next::Done(Ok(())), 8192);
+        check(8192, 0, 4096, Next::Again, 4096);
+        check(8192, 4096, 4096, Next::Done(Ok(())), 8192);
+        check(8192, 4096, 0, Next::Done(Err(libc::EIO)), 4096);
+        check(8192, 4096, -libc::ENOSPC, Next::Done(Err(libc::ENOSPC)), 4096);
+        check(8192, 4096, -libc::EAGAIN, Next::Again, 4096);
+        check(8192, 4096, -libc::EINTR, Next::Again, 4096);
+        check(0, 0, 0, Next::Done(Ok(())), 0);
+        check(0, 0, -libc::EIO, Next::Done(Err(libc::EIO)), 0);
+        let (mut written, mut tries) = (0, 0);
+        let times = (1..).find(|_| next(1, &mut written, &mut tries, -libc::EAGAIN) != Next::Again);
+        assert_eq!(times, Some(TRIES_MAX), "not for ever");
+    }
+
+    #[test]
+    fn a_queue_that_the_kernel_takes_nothing_of_any_more_gives_everything_back_as_failed() {
+        let Some((mut uring, mut tree, _folder)) = room() else { return };
+        let file = tree.create(Path::new("a")).unwrap();
+        uring.opened(file, tree.file(file).unwrap()).unwrap();
+        let write = |tag| {
+            let bytes = Bytes::Own(Pages::zeroed(1));
+            Begun { tag, act: Act::Write { file, at: 0, bytes } }
+        };
+        // One is in the queue when it happens, one comes later.
+        uring.put(Flight::Act { begun: write(1), written: 0, tries: 0 }).unwrap();
+        uring.flying_bytes += PAGE_BYTES;
+        uring.break_off(libc::EPERM);
+        uring.begin(write(2), &tree).unwrap();
+        assert_eq!(uring.pending(), 2);
+        let mut finished = Vec::new();
+        uring.finish(Duration::from_secs(60), &mut finished).unwrap();
+        let found: Vec<(u64, Option<i32>)> = finished
+            .iter()
+            .map(|finished| (finished.begun.tag, finished.result.as_ref().unwrap_err().raw_os_error()))
+            .collect();
+        assert_eq!(found, [(1, Some(libc::EPERM)), (2, Some(libc::EPERM))]);
+        assert_eq!((uring.pending(), uring.flying_bytes), (0, 0));
+        let refused = uring.opened(file, tree.file(file).unwrap()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        let since = Instant::now();
+        drop(uring);
+        assert!(since.elapsed() < END_MAX, "nothing was left to wait for");
+    }
+}
