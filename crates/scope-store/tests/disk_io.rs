@@ -6,7 +6,7 @@ mod room;
 use room::*;
 use scope_folder::Folder;
 use scope_ring::MemoryOptions;
-use scope_store::disk::{Act, Disk, FileNumber, Finished, Standing};
+use scope_store::disk::{Act, Begun, Bytes, Disk, FileNumber, Finished, Standing};
 use scope_store::io::{Calls, Want, open};
 use scope_testkit::lab::disk::{self as lab, Kind, own_mounts};
 use std::io::ErrorKind;
@@ -268,6 +268,41 @@ fn segments_go_to_disk_straight_from_each_kind_of_memory() {
                 assert!(written == expected, "{} and {} bytes", written.len(), expected.len());
             }
         }
+    }
+}
+
+#[test]
+fn a_body_of_the_ring_and_a_foot_of_ones_own_stand_behind_each_other() {
+    const SEGMENT: u64 = 64 << 10;
+    let (ring, pins) = ring(SEGMENT, 128, &MemoryOptions::default());
+    let folder = folder();
+    for (number, (mut disk, _)) in both(folder.path(), Some(&ring)).into_iter().enumerate() {
+        let name = format!("2026-11-20/{number}");
+        let file = disk.create(Path::new(&name)).unwrap();
+        disk.reserve(file, pins.len() as u64 * SEGMENT).unwrap();
+        let (mut expected, mut tags) = (Vec::new(), Vec::new());
+        for (index, pinned) in (0u64..).zip(&pins) {
+            let (again, at, foot) = (ring.pin(pinned.id()).unwrap(), index * SEGMENT, pages(1, index));
+            let body = 0..(SEGMENT - of_pages(1)) as usize;
+            expected.extend_from_slice(&pinned.whole().unwrap()[body.clone()]);
+            expected.extend_from_slice(foot.as_slice());
+            disk.begin(Begun {
+                tag: 2 * index,
+                act: Act::Write { file, at, bytes: Bytes::Ring(again, body.clone()) },
+            })
+            .unwrap();
+            disk.begin(write(2 * index + 1, file, at + body.end as u64, foot)).unwrap();
+            if index % 7 == 0 {
+                let mut finished = Vec::new();
+                disk.finish(Duration::ZERO, &mut finished).unwrap();
+                tags.extend(finished.iter().map(|finished| finished.begun.tag));
+            }
+        }
+        tags.extend(all_good(&mut *disk).iter().map(|finished| finished.begun.tag));
+        tags.sort();
+        assert_eq!(tags, (0..2 * pins.len() as u64).collect::<Vec<u64>>(), "each is finished once");
+        let written = std::fs::read(folder.path().join(&name)).unwrap();
+        assert!(written == expected, "{} and {} bytes", written.len(), expected.len());
     }
 }
 

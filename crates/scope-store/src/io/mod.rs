@@ -2,6 +2,7 @@
 //! and in words which of them, and why.
 
 mod plain;
+mod request;
 mod tree;
 mod uring;
 mod writer;

@@ -14,11 +14,15 @@
 //! which belongs to this process and keeps the rights that its beginner had.
 //!
 //! ```text
-//!  begin ──► place (owns pin or pages) ──► queue ──► kernel ──► answers ──► finish: bytes given back
-//!                ▲                                                │
-//!                └───────── not all written yet, or "again" ◄─────┘
+//!  begin ──► joined with what it follows ──► place (owns pins and pages) ──► queue ──► kernel ──► answers ──► finish
+//!                                               ▲                                              │
+//!                                               └──────── not all written yet, or "again" ◄────┘
 //! ```
+//! What was joined goes to the kernel when something comes that doesn't follow it, and else with the next
+//! `finish`, unless the kernel has enough to do. Joined writes go by a list of ranges, for which there is no
+//! registered memory: that costs less than to write the parts one by one.
 
+use super::request::{Next, Request, Task, bytes_of, done};
 use super::tree::{FILES_MAX, Tree};
 use super::writer::{Writer, check_pages};
 use crate::disk::{Act, Begun, FileNumber, Finished, PAGE_BYTES};
@@ -33,16 +37,17 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes and syncs that the kernel has at once: enough small segments to keep a disk busy.
+/// Requests that the kernel has at once.
 const DEPTH: usize = 64;
-/// Bytes of them: enough large segments to keep a disk busy, and few enough that the ring has the rest.
+/// With so many a disk is busy: what can still be joined waits for more.
+const BUSY: usize = 8;
+/// Bytes that were begun and haven't finished: enough to keep a disk busy, and few enough that the ring has
+/// the rest.
 const DEPTH_BYTES: usize = 32 << 20;
 /// One place more, for a file that is opened or closed.
 const PLACES: usize = DEPTH + 1;
 /// The longest piece of memory that the kernel registers.
 const PIECE_BYTES: usize = 1 << 30;
-/// What is refused for a moment is begun again so often.
-const TRIES_MAX: u32 = 1000;
 /// The longest that an end waits for what the disk still has. Then its memory is never given back.
 const END_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks for answers, where waiting for them is refused.
@@ -61,13 +66,18 @@ pub struct NoQueue {
 pub struct Uring {
     queue: IoUring,
     memory: Registered,
-    /// What was begun, by the number that the kernel has of it.
+    /// What was begun last: what follows it in its file may join it.
+    joining: Option<Request>,
+    /// Requests by the number that the kernel has of them.
     places: Vec<Option<Flight>>,
     /// Places that are empty.
     empty: Vec<usize>,
     /// Places whose requests the kernel hasn't taken yet, oldest first.
     waiting: VecDeque<usize>,
-    flying_bytes: usize,
+    /// Acts that were begun and haven't finished.
+    acts: usize,
+    /// Bytes of these.
+    bytes: usize,
     /// The kernel takes nothing any more, and why.
     broken: Option<i32>,
     done: Vec<Finished>,
@@ -76,12 +86,7 @@ pub struct Uring {
 /// What the kernel has, or will have.
 enum Flight {
     /// To be written or synced.
-    Act {
-        begun: Begun,
-        /// Bytes that are written already.
-        written: usize,
-        tries: u32,
-    },
+    Request(Request),
     /// A file gets a place in the table, or leaves it.
     Table { entry: Box<RawFd>, file: FileNumber, result: Option<i32> },
 }
@@ -131,6 +136,7 @@ impl Uring {
         let mut allowed = [
             Restriction::sqe_op(opcode::Write::CODE),
             Restriction::sqe_op(opcode::WriteFixed::CODE),
+            Restriction::sqe_op(opcode::Writev::CODE),
             Restriction::sqe_op(opcode::Fsync::CODE),
             Restriction::sqe_op(opcode::FilesUpdate::CODE),
             Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits()),
@@ -142,10 +148,12 @@ impl Uring {
         let uring = Uring {
             queue,
             memory: Registered { pieces },
+            joining: None,
             places: (0..PLACES).map(|_| None).collect(),
             empty: (0..PLACES).rev().collect(),
             waiting: VecDeque::new(),
-            flying_bytes: 0,
+            acts: 0,
+            bytes: 0,
             broken: None,
             done: Vec::new(),
         };
@@ -158,41 +166,40 @@ impl Uring {
     }
 
     /// Puts something into an empty place, and its request into the queue.
-    fn put(&mut self, flight: Flight) -> io::Result<usize> {
-        let place = self.empty.pop().ok_or_else(|| io::Error::other("no place is empty"))?;
+    fn put(&mut self, place: usize, flight: Flight) {
         self.places[place] = Some(flight);
         self.request(place);
-        Ok(place)
     }
 
     /// Puts the request of what is at `place` into the queue; the kernel takes it with the next call.
     fn request(&mut self, place: usize) {
-        let Some(flight) = &self.places[place] else { return };
-        let request = match flight {
-            Flight::Act { begun, written, .. } => match &begun.act {
-                Act::Sync { file } => opcode::Fsync::new(Fixed(file.0)).flags(FsyncFlags::DATASYNC).build(),
-                Act::Write { file, at, bytes } => {
-                    let rest = bytes.as_slice()[*written..].chunks(PIECE_BYTES).next().unwrap_or_default();
-                    let (from, len, at) = (rest.as_ptr(), rest.len() as u32, at + *written as u64);
-                    match self.memory.piece(rest) {
-                        Some(piece) => {
-                            opcode::WriteFixed::new(Fixed(file.0), from, len, piece).offset(at).build()
-                        }
-                        None => opcode::Write::new(Fixed(file.0), from, len).offset(at).build(),
-                    }
-                }
-            },
-            Flight::Table { entry, file, .. } => {
+        let request = match &mut self.places[place] {
+            None => return,
+            Some(Flight::Table { entry, file, .. }) => {
                 opcode::FilesUpdate::new(&raw const **entry, 1).offset(file.0 as i32).build()
             }
+            Some(Flight::Request(request)) => match request.task() {
+                Task::Sync(file) => opcode::Fsync::new(Fixed(file.0)).flags(FsyncFlags::DATASYNC).build(),
+                Task::Write(file, at, bytes) => {
+                    let (file, from, len) = (Fixed(file.0), bytes.as_ptr(), bytes.len() as u32);
+                    match self.memory.piece(bytes) {
+                        Some(piece) => opcode::WriteFixed::new(file, from, len, piece).offset(at).build(),
+                        None => opcode::Write::new(file, from, len).offset(at).build(),
+                    }
+                }
+                Task::WriteJoined(file, at, vectors) => {
+                    let (list, count) = (vectors.as_ptr().cast(), vectors.len() as u32);
+                    opcode::Writev::new(Fixed(file.0), list, count).offset(at).build()
+                }
+            },
         };
         let request = request.user_data(place as u64);
         // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring,
-        // which nobody writes until the pin is dropped, pages of the writer's own, or a table entry, all of
-        // them at addresses that don't change when the flight is moved. A flight leaves its place only when
-        // the kernel has answered for this request (`answer`), or has never taken it and never will
-        // (`break_off`); and at the end of this value, where the answer is waited for and else the flight is
-        // leaked (`drop`).
+        // which nobody writes until the pin is dropped, pages of the writer's own, a list of such ranges, or a
+        // table entry, all of them at addresses that don't change when the flight is moved. A flight leaves
+        // its place only when the kernel has answered for this request (`answer`), or has never taken it and
+        // never will (`break_off`); and at the end of this value, where the answer is waited for and else the
+        // flight is leaked (`drop`).
         let pushed = unsafe { self.queue.submission().push(&request) };
         pushed.expect("the queue has a place for every flight");
         self.waiting.push_back(place);
@@ -244,13 +251,14 @@ impl Uring {
     /// The kernel has finished the request of `place`: a number of bytes, or an error below zero.
     fn answer(&mut self, place: usize, answer: i32) {
         let Some(Some(flight)) = self.places.get_mut(place) else { return };
-        let outcome = match flight {
-            Flight::Table { .. } => done(answer),
-            Flight::Act { begun, written, tries } => match next(bytes_of(begun), written, tries, answer) {
-                Next::Again if self.broken.is_none() => return self.request(place),
-                Next::Again => Err(libc::EIO),
-                Next::Done(outcome) => outcome,
-            },
+        let next = match flight {
+            Flight::Table { .. } => Next::Done(done(answer)),
+            Flight::Request(request) => request.answer(answer),
+        };
+        let outcome = match next {
+            Next::Again if self.broken.is_none() => return self.request(place),
+            Next::Again => Err(libc::EIO),
+            Next::Done(outcome) => outcome,
         };
         self.end(place, outcome);
     }
@@ -258,10 +266,9 @@ impl Uring {
     /// What was at `place` has finished.
     fn end(&mut self, place: usize, outcome: Result<(), i32>) {
         match self.places[place].take() {
-            Some(Flight::Act { begun, .. }) => {
-                self.flying_bytes -= bytes_of(&begun);
+            Some(Flight::Request(request)) => {
                 self.empty.push(place);
-                self.done.push(Finished { begun, result: outcome.map_err(io::Error::from_raw_os_error) });
+                self.give_back(request, outcome);
             }
             Some(Flight::Table { entry, file, .. }) => {
                 let result = Some(outcome.err().unwrap_or(0));
@@ -271,10 +278,29 @@ impl Uring {
         }
     }
 
+    fn give_back(&mut self, request: Request, outcome: Result<(), i32>) {
+        self.acts -= request.parts();
+        self.bytes -= request.end(outcome, &mut self.done);
+    }
+
+    /// Puts what was joined into the queue, and gives it to the kernel.
+    fn send(&mut self) {
+        let Some(request) = self.joining.take() else { return };
+        if let Some(errno) = self.broken {
+            return self.give_back(request, Err(errno));
+        }
+        match self.empty.pop() {
+            Some(place) => self.put(place, Flight::Request(request)),
+            None => return self.joining = Some(request), // later
+        }
+        self.call(None);
+    }
+
     /// Puts a file into the table, or takes it out (-1). Done at once: no disk takes part.
     fn set_file(&mut self, file: FileNumber, entry: RawFd) -> io::Result<()> {
         self.fail_if_broken()?;
-        let place = self.put(Flight::Table { entry: Box::new(entry), file, result: None })?;
+        let place = self.empty.pop().ok_or_else(|| io::Error::other("no place is empty"))?;
+        self.put(place, Flight::Table { entry: Box::new(entry), file, result: None });
         loop {
             self.call(Some(END_MAX));
             self.take_answers();
@@ -288,46 +314,6 @@ impl Uring {
 
     fn fail_if_broken(&self) -> io::Result<()> {
         self.broken.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-    }
-}
-
-/// What follows an answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// The rest, or the same once more.
-    Again,
-    /// Nothing: it is done, or has failed with this error.
-    Done(Result<(), i32>),
-}
-
-/// What follows the `answer` to a write of `bytes`, or to a sync (none), of which so much was `written`
-/// before and which was refused so often in a row.
-fn next(bytes: usize, written: &mut usize, tries: &mut u32, answer: i32) -> Next {
-    match answer {
-        _ if answer == -libc::EAGAIN || answer == -libc::EINTR => {
-            *tries += 1;
-            if *tries < TRIES_MAX { Next::Again } else { Next::Done(done(answer)) }
-        }
-        1.. => {
-            (*written, *tries) = (*written + answer as usize, 0);
-            if *written < bytes { Next::Again } else { Next::Done(Ok(())) }
-        }
-        // Nothing was written, and nothing says why.
-        0 if bytes > 0 => Next::Done(Err(libc::EIO)),
-        _ => Next::Done(done(answer)),
-    }
-}
-
-/// The number of an error, where an answer is one.
-fn done(answer: i32) -> Result<(), i32> {
-    if answer < 0 { Err(-answer) } else { Ok(()) }
-}
-
-/// Bytes that something writes.
-fn bytes_of(begun: &Begun) -> usize {
-    match &begun.act {
-        Act::Write { bytes, .. } => bytes.as_slice().len(),
-        Act::Sync { .. } => 0,
     }
 }
 
@@ -363,7 +349,8 @@ impl Writer for Uring {
             }
             Act::Sync { file } => tree.file(*file).map(drop),
         };
-        while self.flying() >= DEPTH || self.flying_bytes > 0 && self.flying_bytes + bytes > DEPTH_BYTES {
+        while self.flying() >= DEPTH || self.bytes > 0 && self.bytes + bytes > DEPTH_BYTES {
+            self.send();
             self.call(Some(END_MAX));
             self.take_answers();
         }
@@ -371,29 +358,37 @@ impl Writer for Uring {
             self.done.push(Finished { begun, result: Err(error) });
             return Ok(());
         }
-        self.flying_bytes += bytes;
-        self.put(Flight::Act { begun, written: 0, tries: 0 })?;
-        self.call(None);
+        (self.acts, self.bytes) = (self.acts + 1, self.bytes + bytes);
+        let begun = match &mut self.joining {
+            None => Some(begun),
+            Some(request) => request.join(begun),
+        };
+        if let Some(begun) = begun {
+            self.send();
+            self.joining = Some(Request::new(begun));
+        }
         Ok(())
     }
 
     fn finish(&mut self, wait: Duration, into: &mut Vec<Finished>) -> io::Result<()> {
         let since = Instant::now();
-        self.take_answers();
-        while self.done.is_empty() && self.flying() > 0 {
+        loop {
+            self.take_answers();
+            if self.flying() < BUSY {
+                self.send();
+            }
             let left = wait.saturating_sub(since.elapsed());
-            if left.is_zero() {
+            if !self.done.is_empty() || self.acts == 0 || left.is_zero() {
                 break;
             }
             self.call(Some(left));
-            self.take_answers();
         }
         into.append(&mut self.done);
         Ok(())
     }
 
     fn pending(&self) -> usize {
-        self.flying() + self.done.len()
+        self.acts + self.done.len()
     }
 }
 
@@ -402,7 +397,8 @@ impl Drop for Uring {
     /// isn't waited for without end; then pins and pages are never given back.
     fn drop(&mut self) {
         let since = Instant::now();
-        while self.flying() > 0 && since.elapsed() < END_MAX {
+        while self.acts > 0 && since.elapsed() < END_MAX {
+            self.send();
             self.call(Some(END_MAX.saturating_sub(since.elapsed())));
             self.take_answers();
         }
@@ -489,27 +485,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_part_is_continued_and_what_is_refused_for_a_moment_is_tried_again() {
-        let check = |bytes, written_before, answer, expected, written_then| {
-            let (mut written, mut tries) = (written_before, 7);
-            assert_eq!(next(bytes, &mut written, &mut tries, answer), expected, "{answer}");
-            assert_eq!(written, written_then);
-        };
-        check(8192, 0, 8192, Next::Done(Ok(())), 8192);
-        check(8192, 0, 4096, Next::Again, 4096);
-        check(8192, 4096, 4096, Next::Done(Ok(())), 8192);
-        check(8192, 4096, 0, Next::Done(Err(libc::EIO)), 4096);
-        check(8192, 4096, -libc::ENOSPC, Next::Done(Err(libc::ENOSPC)), 4096);
-        check(8192, 4096, -libc::EAGAIN, Next::Again, 4096);
-        check(8192, 4096, -libc::EINTR, Next::Again, 4096);
-        check(0, 0, 0, Next::Done(Ok(())), 0);
-        check(0, 0, -libc::EIO, Next::Done(Err(libc::EIO)), 0);
-        let (mut written, mut tries) = (0, 0);
-        let times = (1..).find(|_| next(1, &mut written, &mut tries, -libc::EAGAIN) != Next::Again);
-        assert_eq!(times, Some(TRIES_MAX), "not for ever");
-    }
-
-    #[test]
     fn a_queue_that_the_kernel_takes_nothing_of_any_more_gives_everything_back_as_failed() {
         let Some((mut uring, mut tree, _folder)) = room() else { return };
         let file = tree.create(Path::new("a")).unwrap();
@@ -518,20 +493,22 @@ mod tests {
             let bytes = Bytes::Own(Pages::zeroed(1));
             Begun { tag, act: Act::Write { file, at: 0, bytes } }
         };
-        // One is in the queue when it happens, one comes later.
-        uring.put(Flight::Act { begun: write(1), written: 0, tries: 0 }).unwrap();
-        uring.flying_bytes += PAGE_BYTES;
-        uring.break_off(libc::EPERM);
+        // One is in the queue when it happens, one was begun, one comes later.
+        let place = uring.empty.pop().unwrap();
+        uring.put(place, Flight::Request(Request::new(write(1))));
+        (uring.acts, uring.bytes) = (1, PAGE_BYTES);
         uring.begin(write(2), &tree).unwrap();
-        assert_eq!(uring.pending(), 2);
+        uring.break_off(libc::EPERM);
+        uring.begin(write(3), &tree).unwrap();
+        assert_eq!(uring.pending(), 3);
         let mut finished = Vec::new();
         uring.finish(Duration::from_secs(60), &mut finished).unwrap();
         let found: Vec<(u64, Option<i32>)> = finished
             .iter()
             .map(|finished| (finished.begun.tag, finished.result.as_ref().unwrap_err().raw_os_error()))
             .collect();
-        assert_eq!(found, [(1, Some(libc::EPERM)), (2, Some(libc::EPERM))]);
-        assert_eq!((uring.pending(), uring.flying_bytes), (0, 0));
+        assert_eq!(found, [1, 3, 2].map(|tag| (tag, Some(libc::EPERM))));
+        assert_eq!((uring.pending(), uring.bytes), (0, 0));
         let refused = uring.opened(file, tree.file(file).unwrap()).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
         let since = Instant::now();
