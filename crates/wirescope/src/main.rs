@@ -10,6 +10,7 @@ mod explain;
 #[cfg(test)]
 mod flags_page;
 mod help;
+mod hold;
 mod journal;
 mod manual;
 mod plan;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         }
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Hold { what } => told(hold::hold(&what)),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };
