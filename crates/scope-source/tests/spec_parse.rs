@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use scope_machine::cpus::Placement;
-use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, PcapPlan, SourcePlan, escape, parse};
+use scope_source::spec::{
+    self, AfPacketPlan, FileForm, FilePlan, KINDS, PcapPlan, SourcePlan, escape, parse,
+};
 use scope_source::synth::{Prepare, Size, SynthOptions};
 
 fn plan(text: &str) -> SourcePlan {
@@ -15,7 +17,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 fn file(path: &str) -> FilePlan {
-    FilePlan { path: path.to_string(), pace: None, workers: 1, snap_len: None }
+    FilePlan { path: path.to_string(), form: FileForm::Detected, pace: None, workers: 1, snap_len: None }
 }
 
 #[test]
