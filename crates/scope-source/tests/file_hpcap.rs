@@ -137,6 +137,19 @@ fn a_record_with_a_second_of_nanoseconds_ends_the_reading_and_is_counted_with_it
 }
 
 #[test]
+fn raw_records_that_are_compressed_twice_are_refused_too() {
+    let packed = |tool: &str, bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it");
+        std::fs::write(&path, bytes).unwrap();
+        Command::new(tool).args(["-c"]).arg(&path).stderr(Stdio::null()).output().unwrap().stdout
+    };
+    let twice = packed("zstd", &packed("gzip", &record(1_700_000_000, 0, 3, b"abc")));
+    let refused = read(&twice).err().map(|error| error.to_string());
+    assert!(refused.as_ref().is_some_and(|text| text.contains("is compressed twice")), "{refused:?}");
+}
+
+#[test]
 fn raw_records_are_read_compressed_too_and_side_by_side_with_a_capture() {
     let folder = tempfile::tempdir().unwrap();
     let file: Vec<u8> = (1..2000).flat_map(|n| record(1_700_000_000 + n, n, 64, &[n as u8; 64])).collect();

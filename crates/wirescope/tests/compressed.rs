@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 /// What a tool makes of what `write` gives it.
 fn pack(way: &[&str], to: &Path, write: impl FnOnce(&mut dyn Write)) {
     let file = std::fs::File::create(to).unwrap();
-    let mut tool =
-        Command::new(way[0]).args(&way[1..]).arg("-c").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+    let mut command = Command::new(way[0]);
+    command.args(&way[1..]).arg("-c").stdin(Stdio::piped()).stdout(file).stderr(Stdio::null());
+    let mut tool = command.spawn().unwrap();
     write(&mut tool.stdin.take().unwrap());
     assert!(tool.wait().unwrap().success());
 }

@@ -328,15 +328,11 @@ fn detect(
     file: u32,
     interfaces: &mut Interfaces,
 ) -> Result<Format, Fault> {
-    check_begun(buffer)?;
+    check_begun(buffer, pcap::HEADER_BYTES)?;
     let unread = buffer.unread();
     let Some(magic) = unread.first_chunk::<4>() else {
         return Err(Fault::whole(format!("is no capture file: {} bytes are too few for any", unread.len())));
     };
-    if buffer.is_packed() && unpack::is_magic(*magic) {
-        let remedy = "decompress it once, as in: zcat FILE | wirescope ... file:-";
-        return Err(Fault::whole("is compressed twice").remedy(remedy));
-    }
     if u32::from_le_bytes(*magic) == SECTION_HEADER {
         return Ok(Format::Pcapng(Pcapng::new(path, name, file)));
     }
@@ -360,14 +356,15 @@ fn hpcap(
     (file, link_type): (u32, LinkType),
     interfaces: &mut Interfaces,
 ) -> Result<Format, Fault> {
-    check_begun(buffer)?;
+    check_begun(buffer, 1)?;
     Hpcap::open(name, file, link_type, interfaces).map(Format::Hpcap).map_err(Fault::whole)
 }
 
-/// A file must hold something, and what is compressed must be decompressed as far as a header.
-fn check_begun(buffer: &Buffer) -> Result<(), Fault> {
+/// A file must hold something. Of a compressed one that is damaged so many bytes at least must have come out,
+/// and what came out must not be compressed again.
+fn check_begun(buffer: &Buffer, bytes_min: usize) -> Result<(), Fault> {
     let unread = buffer.unread();
-    if unread.len() < pcap::HEADER_BYTES
+    if unread.len() < bytes_min
         && let Some(cause) = buffer.damage()
     {
         let reason = Fault::whole(format!("no packet of it can be read: {cause}"));
@@ -377,6 +374,11 @@ fn check_begun(buffer: &Buffer) -> Result<(), Fault> {
         let is = if buffer.is_packed() { "is empty once it is decompressed" } else { "is empty" };
         let remedy = "a capture file begins with a header: the program that made it wrote nothing";
         return Err(Fault::whole(is).remedy(remedy));
+    }
+    if buffer.is_packed() && unread.first_chunk().is_some_and(|magic| unpack::is_magic(*magic)) {
+        let remedy =
+            "decompress it once, as in: zcat FILE | wirescope ... file:- (zstdcat for zstd, lz4cat for lz4)";
+        return Err(Fault::whole("is compressed twice").remedy(remedy));
     }
     Ok(())
 }
