@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use file_support::{Collect, NANO, Ng, Pcap, Read, odd, read_all, read_bytes};
+use file_support::{Collect, Got, NANO, Ng, Pcap, Read, odd, read_all, read_bytes};
+use scope_packet::{Gap, LinkType};
 use scope_source::file::{FileOptions, FileSource};
 use scope_source::spec::FileForm;
 use scope_source::{Polled, Source};
@@ -72,8 +73,10 @@ fn read_file(path: &Path, bytes: &[u8]) -> Result<Read, scope_source::SourceErro
     read_all(FileSource::open(FileOptions { paths, ..FileOptions::default() })?)
 }
 
-/// What counts of a reading.
-fn essence(read: Result<Read, scope_source::SourceError>) -> Option<impl PartialEq + std::fmt::Debug> {
+/// What counts of a reading: link types, packets, gaps, packets offered and unreadable, warnings without the name.
+type Essence = (Vec<LinkType>, Vec<Got>, Vec<(u32, Gap)>, u64, u64, Vec<Option<String>>);
+
+fn essence(read: Result<Read, scope_source::SourceError>) -> Option<Essence> {
     let read = read.ok()?;
     let links: Vec<_> = read.sink.interfaces.iter().map(|interface| interface.link_type).collect();
     let within = |text: &String| text.replace(" of what it decompresses to", "");
@@ -164,7 +167,8 @@ fn what_stands_behind_the_compressed_data_is_told() {
         let cause = "behind its compressed data stands something else: 61 6e 64 20";
         assert!(read.warnings.len() == 1 && read.warnings[0].contains(cause), "{:?}", read.warnings);
         assert!(
-            read.warnings[0].contains(&format!("at byte {} of the compressed file", with_rest.len() - 8))
+            read.warnings[0]
+                .contains(&format!("in what begins at byte {} of the compressed file", with_rest.len() - 8))
         );
     }
 }
@@ -230,7 +234,7 @@ fn what_can_t_be_decompressed_is_refused_with_its_cause() {
     );
     // A window of 2 GiB, without the length of its content.
     let wide = [&0xfd2f_b528u32.to_le_bytes()[..], &[0, 21 << 3, 1, 0, 0]].concat();
-    check(&wide, &["Frame requires too much memory", "at byte 0"]);
+    check(&wide, &["Frame requires too much memory", "in what begins at byte 0"]);
     let dictionary = [0x04, 0x22, 0x4d, 0x18, 0x61, 0x40, 1, 0, 0, 0, 0xe3];
     check(&dictionary, &["its lz4 data"]);
     check(&[0x02, 0x21, 0x4c, 0x18, 1], &["compressed with lz4's legacy format", "lz4cat"]);
@@ -356,4 +360,35 @@ fn empty_members_without_end_do_not_hold_up_a_poll() {
     }
     assert_eq!(sink.packets.len(), 1);
     assert!(nothing >= 5, "{nothing} polls came back without anything");
+}
+
+#[test]
+fn a_thousand_cut_and_flipped_mutants_read_the_same_in_one_piece_and_in_small_ones() {
+    let mut noise = 1u64;
+    let mut below = |bound: usize| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (noise >> 33) as usize % bound.max(1)
+    };
+    let captures: Vec<_> = odd::all().into_iter().filter(|odd| odd.bytes.len() > 60).collect();
+    let (mut refused, mut damaged, mut whole) = (0, 0, 0);
+    for mutant in 0..1000 {
+        let (odd, way) = (&captures[mutant * 7 % captures.len()], WAYS[mutant % 4 + 5]);
+        let half = odd.bytes.len() / 2;
+        let mut bytes = [packed(way, &odd.bytes[..half]), packed(way, &odd.bytes[half..])].concat();
+        for _ in 0..below(4) {
+            let at = below(bytes.len());
+            bytes[at] ^= 1 << below(8);
+        }
+        if below(3) == 0 {
+            bytes.truncate(below(bytes.len() + 1));
+        }
+        let read = essence(read_bytes(&bytes));
+        assert_eq!(read, essence(dribbled(&bytes)), "{} by {way:?}", odd.name);
+        match read.map(|(.., warnings)| warnings.len()) {
+            None => refused += 1,
+            Some(0) => whole += 1,
+            Some(_) => damaged += 1,
+        }
+    }
+    assert!(refused > 0 && damaged > 0 && whole > 0, "{refused}, {damaged}, {whole}");
 }

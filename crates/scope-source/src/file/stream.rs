@@ -38,6 +38,8 @@ pub(super) struct Packed {
     at_end: bool,
     /// Where `begin` lies in the input.
     offset: u64,
+    /// Where the member or frame that it is in begins.
+    frame_offset: u64,
     /// Nothing comes out before more was read.
     is_starved: bool,
 }
@@ -70,6 +72,7 @@ impl Stream {
             end: begun.len(),
             at_end,
             offset: 0,
+            frame_offset: 0,
             is_starved: false,
         }))
     }
@@ -112,8 +115,11 @@ impl Packed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let mut fruitless = 0;
         while fruitless < FRUITLESS_BYTES_MAX {
+            if self.unpacker.is_between() {
+                self.frame_offset = self.offset;
+            }
             let step = self.unpacker.step(&self.bytes[self.begin..self.end], into);
-            let step = step.map_err(|cause| self.damaged(&cause))?;
+            let step = step.map_err(|cause| damaged(&cause, "in what begins at", self.frame_offset))?;
             self.begin += step.consumed;
             self.offset += step.consumed as u64;
             fruitless += step.consumed;
@@ -126,7 +132,8 @@ impl Packed {
             }
             if self.at_end {
                 let rest = self.end - self.begin;
-                return self.unpacker.end(rest).map(|()| Some(0)).map_err(|cause| self.damaged(&cause));
+                let (proper, end) = (self.unpacker.end(rest), self.offset + rest as u64);
+                return proper.map(|()| Some(0)).map_err(|cause| damaged(&cause, "at", end));
             }
             self.is_starved = true;
             if !self.input.ready(0) {
@@ -141,11 +148,11 @@ impl Packed {
         self.is_starved = false;
         Ok(None)
     }
+}
 
-    fn damaged(&self, cause: &str) -> io::Error {
-        let cause = format!("{cause} (at byte {} of the compressed file)", self.offset);
-        io::Error::new(io::ErrorKind::InvalidData, Damaged { cause })
-    }
+fn damaged(cause: &str, at: &str, offset: u64) -> io::Error {
+    let cause = format!("{cause} ({at} byte {offset} of the compressed file)");
+    io::Error::new(io::ErrorKind::InvalidData, Damaged { cause })
 }
 
 /// The words of an error that is [`Damaged`].

@@ -18,6 +18,8 @@ pub(super) use super::lz4::Step;
 /// zstd may refer back at most 2 to this power of bytes: 128 MiB, the most that its own program accepts
 /// unasked.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// What stands in front of a block.
+const ZSTD_BLOCK_HEAD_BYTES: usize = 3;
 const ZSTD: u32 = 0xfd2f_b528;
 /// With any lowest 4 bits: so many bytes follow that belong to somebody else.
 const SKIPPED: u32 = 0x184d_2a50;
@@ -69,7 +71,7 @@ fn form(bytes: [u8; 4]) -> Option<Form> {
 enum Place {
     Between,
     Gzip(Decompress),
-    Zstd(DCtx<'static>),
+    Zstd(Zstd),
     Lz4(Box<lz4::Frame>),
     /// So many bytes are to be skipped.
     Skipped(u64),
@@ -80,12 +82,21 @@ pub(super) struct Unpacker {
     place: Place,
     /// Of members and frames that are over, to be used again.
     gzip: Option<Decompress>,
-    zstd: Option<DCtx<'static>>,
+    zstd: Option<Zstd>,
+    /// What is to be said once what came out before it has been handed out.
+    failure: Option<String>,
+}
+
+/// A zstd frame that is being decompressed.
+struct Zstd {
+    context: DCtx<'static>,
+    /// Bytes that the library would like to see next: the header of a block, or a block and the next header.
+    wanted: usize,
 }
 
 impl Unpacker {
     pub(super) fn new() -> Unpacker {
-        Unpacker { place: Place::Between, gzip: None, zstd: None }
+        Unpacker { place: Place::Between, gzip: None, zstd: None, failure: None }
     }
 
     /// Decompresses some of `from` into `into`, which isn't empty. Neither consumed nor produced: more input is
@@ -95,6 +106,9 @@ impl Unpacker {
     /// In words, why nothing more can be decompressed.
     pub(super) fn step(&mut self, from: &[u8], into: &mut [u8]) -> Result<Step, String> {
         debug_assert!(!into.is_empty());
+        if let Some(cause) = self.failure.take() {
+            return Err(cause);
+        }
         if let Place::Between = self.place {
             let consumed = self.begin(from)?;
             // What begins here may want its first bytes itself.
@@ -105,7 +119,11 @@ impl Unpacker {
         match &mut self.place {
             Place::Between => Ok(Step::default()),
             Place::Gzip(gzip) => {
-                let (step, is_over) = gzip_step(gzip, from, into)?;
+                let (step, is_over, failure) = gzip_step(gzip, from, into);
+                match failure {
+                    Some(cause) if step.produced == 0 => return Err(cause),
+                    failure => self.failure = failure,
+                }
                 if is_over && let Place::Gzip(gzip) = std::mem::replace(&mut self.place, Place::Between) {
                     self.gzip = Some(gzip);
                 }
@@ -134,6 +152,11 @@ impl Unpacker {
                 Ok(Step { consumed, produced: 0 })
             }
         }
+    }
+
+    /// It stands between two members or frames.
+    pub(super) fn is_between(&self) -> bool {
+        matches!(self.place, Place::Between)
     }
 
     /// All input has been given, and `rest` bytes of it were not consumed: `Ok` where that is a proper end.
@@ -168,7 +191,7 @@ impl Unpacker {
             }),
             Some(Form::Zstd) => Place::Zstd(match self.zstd.take() {
                 Some(zstd) => zstd,
-                None => zstd_context()?,
+                None => Zstd { context: zstd_context()?, wanted: ZSTD_BLOCK_HEAD_BYTES },
             }),
             Some(Form::Lz4) => Place::Lz4(Box::new(lz4::Frame::new())),
             None if is_skipped(magic) => {
@@ -199,25 +222,36 @@ fn zstd_context() -> Result<DCtx<'static>, String> {
     Ok(context)
 }
 
-/// One step, and whether it was the member's last.
-fn gzip_step(gzip: &mut Decompress, from: &[u8], into: &mut [u8]) -> Result<(Step, bool), String> {
+/// One step, whether it was the member's last, and why there is no further one: what came out before stays good.
+fn gzip_step(gzip: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Step, bool, Option<String>) {
     let (before_in, before_out) = (gzip.total_in(), gzip.total_out());
     let status = gzip.decompress(from, into, FlushDecompress::None);
-    let status =
-        status.map_err(|error| damaged(Form::Gzip, error.message().unwrap_or("they are no gzip data")))?;
     let step = Step {
         consumed: (gzip.total_in() - before_in) as usize,
         produced: (gzip.total_out() - before_out) as usize,
     };
-    Ok((step, status == Status::StreamEnd))
+    match status {
+        Ok(status) => (step, status == Status::StreamEnd, None),
+        Err(_) => {
+            // The library's words depend on how the bytes came: it may notice damage one call later.
+            let cause = "they or their checksum are damaged";
+            (step, false, Some(damaged(Form::Gzip, cause)))
+        }
+    }
 }
 
-/// One step, and whether it was the frame's last.
-fn zstd_step(zstd: &mut DCtx<'static>, from: &[u8], into: &mut [u8]) -> Result<(Step, bool), String> {
-    let (mut input, mut output) = (InBuffer::around(from), OutBuffer::around(into));
-    let hint = zstd.decompress_stream(&mut output, &mut input);
-    let hint = hint.map_err(|code| damaged(Form::Zstd, zstd_safe::get_error_name(code)))?;
-    Ok((Step { consumed: input.pos(), produced: output.pos() }, hint == 0))
+/// One step, and whether it was the frame's last. The library forgets what it has put out in a call that fails.
+/// So it is given one header or one block at a time, and what came out before that is good.
+fn zstd_step(zstd: &mut Zstd, from: &[u8], into: &mut [u8]) -> Result<(Step, bool), String> {
+    let bytes = match zstd.wanted {
+        wanted @ ..=ZSTD_BLOCK_HEAD_BYTES => wanted.max(1),
+        wanted => wanted - ZSTD_BLOCK_HEAD_BYTES,
+    };
+    let (mut input, mut output) = (InBuffer::around(&from[..from.len().min(bytes)]), OutBuffer::around(into));
+    let wanted = zstd.context.decompress_stream(&mut output, &mut input);
+    let wanted = wanted.map_err(|code| damaged(Form::Zstd, zstd_safe::get_error_name(code)))?;
+    zstd.wanted = if wanted == 0 { ZSTD_BLOCK_HEAD_BYTES } else { wanted };
+    Ok((Step { consumed: input.pos(), produced: output.pos() }, wanted == 0))
 }
 
 fn damaged(form: Form, cause: &str) -> String {
