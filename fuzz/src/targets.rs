@@ -6,9 +6,11 @@ use crate::{capture, packet, stored, system, text};
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 19] = [
+pub const ALL: [(&str, Target); 21] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
+    ("compressed", capture::compressed),
+    ("hpcap", capture::hpcap),
     ("headers", packet::headers),
     ("evaluate", packet::evaluate),
     ("fill", packet::fill),

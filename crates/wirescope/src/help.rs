@@ -96,7 +96,8 @@ Forms of a source:
   pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
         live capture through libpcap, where afpacket is not available
   file:PATH[,pace=1][,workers=2][,snaplen=128]
-        pcap or pcapng; file:- is standard input
+        pcap or pcapng, also compressed with gzip, zstd or lz4; file:- is
+        standard input; HPCAP's raw records: format=hpcap,link=ethernet
   synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
         generated traffic; also ipv6=, packets=, pace=max, start=, workers=
 
