@@ -5,7 +5,7 @@ use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::{Headers, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Ring, RingConfig};
-use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment, checks};
+use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment, checks, index};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -193,6 +193,53 @@ fn a_slot_that_is_torn_open_or_empty_is_named_and_hides_no_other() {
         matches!(fault, StoredError::Segment(at, found) if *at == slot(3) && *found == damaged),
         "{fault}"
     );
+}
+
+#[test]
+fn a_slot_that_was_left_out_is_a_hole_of_padding_and_a_byte_in_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, written) = ring_file(folder.path(), 3);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mut entries = index::read(&bytes).unwrap();
+    let left_out = entries.remove(1).offset as usize..entries[1].offset as usize;
+    pcapng::padding(&mut bytes[left_out.clone()]);
+    bytes.truncate(4096 + 3 * SEGMENT_BYTES);
+    bytes.extend(index::write(&entries));
+    std::fs::write(&path, &bytes).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let stored = StoredFile::open(file.try_clone().unwrap()).unwrap();
+    let hole = left_out.start as u64..left_out.end as u64;
+    assert_eq!((stored.state(), stored.holes()), (State::Closed, vec![hole.clone()]));
+    let mut buffer = Vec::new();
+    for (index, from) in [(0, 0), (1, 200)] {
+        let segment = stored.read_segment(index, &mut buffer).unwrap();
+        assert!(segment.packets().zip(&written[from..]).all(|(block, (_, data))| block.data() == data));
+    }
+    assert!(stored.hole_is_padding(&hole).unwrap());
+    for at in [0, 7, 8, 70, SEGMENT_BYTES - 5, SEGMENT_BYTES - 1] {
+        let at = left_out.start + at;
+        file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
+        assert!(!stored.hole_is_padding(&hole).unwrap(), "byte {at}");
+        file.write_all_at(&[bytes[at]], at as u64).unwrap();
+    }
+}
+
+#[test]
+fn an_interface_that_the_head_does_not_describe_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = ring_file(folder.path(), 1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let segment = &mut bytes[4096..][..SEGMENT_BYTES];
+    segment[8] = 3;
+    let (body, foot_page) = segment.split_at_mut(SEGMENT_BYTES - 4096);
+    checks::seal(body, foot_page);
+    let entry = StoredSegment::new(segment).unwrap().entry(4096);
+    bytes.truncate(4096 + SEGMENT_BYTES);
+    bytes.extend(index::write(&[entry]));
+    std::fs::write(&path, &bytes).unwrap();
+    let (_, segments) = look(&File::open(&path).unwrap()).unwrap();
+    let words = "the segment at byte 4096 has a packet of interface 3, which the head doesn't describe";
+    assert_eq!(segments[0].as_ref().unwrap_err().to_string(), words);
 }
 
 /// The file as a program from before there were head blocks, checks and an index would have written it.

@@ -18,6 +18,7 @@ use scope_store::head::{self, Head, HeadInterface};
 use scope_store::index::{self, Entry};
 use scope_store::record::{self, Record, Running};
 use scope_store::{State, StoredFile, StoredSegment, checks};
+use scope_testkit::oracle;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// A field's place, in bytes or, for the key entry's word, in bits.
@@ -750,6 +751,22 @@ fn a_store_file_is_read_by_the_steps_of_the_page() {
         }
         assert_eq!(expected_offset, foot.block_bytes);
     }
+}
+
+#[test]
+fn every_tool_copies_a_store_file_with_a_filter_and_one_with_the_longest_index_block() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("reference.pcapng");
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    fs::write(&path, reference_file(segment_bytes)).expect("written");
+    oracle::every_tool_copies(&path).expect("every tool");
+    let mut segment = reference_segment(segment_bytes, &samples()).0;
+    put_checks(&mut segment);
+    let entry = StoredSegment::new(&segment).expect("a segment").entry(4096);
+    let longest = index::write(&vec![entry; index::slots_max(segment_bytes)]);
+    assert!(longest.len() > (16 << 20) - 4096);
+    fs::write(&path, [reference_head(segment_bytes), segment, longest].concat()).expect("written");
+    oracle::every_tool_copies(&path).expect("every tool");
 }
 
 #[test]
