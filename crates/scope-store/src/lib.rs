@@ -5,5 +5,6 @@
 
 pub mod disk;
 pub mod file;
+pub mod verify;
 
 pub use file::{StoreError, write_ring};

@@ -51,6 +51,8 @@ pub enum Verb {
     Devices(DevicesArgs),
     /// Find where a run loses packets, how certain that is, and what to change
     Doctor(DoctorArgs),
+    /// Check captures: whether each byte is as it was written, what is missing, and why
+    Verify(VerifyArgs),
     /// Print a shell's completions
     Completions {
         /// The shell.
@@ -353,6 +355,18 @@ pub struct DoctorArgs {
     /// last]
     #[arg(long, value_name = "ID", conflicts_with = "pid")]
     pub run: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wirescope verify`.
+#[derive(Debug, Args)]
+#[command(after_help = help::VERIFY_EXAMPLES)]
+pub struct VerifyArgs {
+    /// Captures: dumps, or any pcap or pcapng file
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

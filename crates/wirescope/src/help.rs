@@ -228,6 +228,20 @@ Examples:
   sudo wirescope doctor --pid $(pgrep -x wirescope)
 ";
 
+pub const VERIFY_EXAMPLES: &str = "\
+Exit codes:
+  0  whole, as far as that can be known
+  1  packets were lost, or bytes are damaged
+  2  something can't be looked at, with the reason
+
+Examples:
+  # whether dumps are whole, and what they lack
+  wirescope verify dumps/*.pcapng
+
+  # the same for a program
+  wirescope verify --json dumps/*.pcapng
+";
+
 pub const MAN_EXAMPLES: &str = "\
 Examples:
   # read the page of a command

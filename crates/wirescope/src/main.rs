@@ -17,6 +17,7 @@ mod record;
 mod speech;
 mod stdio;
 mod tcpdump_words;
+mod verify;
 mod watch;
 mod words;
 
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         }
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Verify(args) => verify::verify(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };
