@@ -28,6 +28,10 @@ pub const PACKET: u32 = 6;
 pub const PADDING: u32 = 0x8000_0001;
 /// Local-use block that holds a segment's key entries and foot.
 pub const KEY_COLUMN: u32 = 0x8000_0002;
+/// Local-use block that says whose store file it is.
+pub const HEAD: u32 = 0x8000_0003;
+/// Local-use block that holds the index of a store file.
+pub const INDEX: u32 = 0x8000_0004;
 
 /// Bytes of the smallest block of any type: type and both lengths.
 pub const BLOCK_BYTES_MIN: usize = 12;
@@ -122,12 +126,26 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces
 /// differ there.
 pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description: &str) {
+    interface_filtered(out, link_type, name, description, "");
+}
+
+/// The same with the filter that its packets passed (`if_filter`), where it isn't empty.
+pub fn interface_filtered(
+    out: &mut Vec<u8>,
+    link_type: LinkType,
+    name: &str,
+    description: &str,
+    filter: &str,
+) {
     let mut body = Vec::new();
     body.extend(link_type.0.to_le_bytes());
     body.extend([0; 6]);
     option(&mut body, 2, name.as_bytes());
     option(&mut body, 3, description.as_bytes());
     option(&mut body, 9, &[9]);
+    if !filter.is_empty() {
+        option(&mut body, 11, &[&[0], filter.as_bytes()].concat()); // 0: a text as libpcap reads it
+    }
     option(&mut body, 0, &[]);
     block(out, INTERFACE, &body);
 }

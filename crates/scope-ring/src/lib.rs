@@ -77,10 +77,10 @@ pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::{InterfaceEntry, Interfaces};
 pub use ring::{LaneInfo, Ring, RingCounters};
-pub use search::{KeyTest, Matches, SegmentQueue};
+pub use search::{Column, KeyTest, Matches, SegmentQueue};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
-pub use summary::Summaries;
+pub use summary::{Summaries, Summary};
 pub use timeline::{Candidate, Packets, Piece, Settled, Timeline};
 pub use writer::{Append, LaneWriter};
 

@@ -1,25 +1,22 @@
-//! The store file: a head of k x 4 KiB, then segments as they lie in memory, so that every segment begins on
-//! a 4 KiB boundary.
+//! The ring as store files at the end of a run: one for each link type, whole at once.
 //!
 //! ```text
-//!  | SHB | IDB 0 | IDB 1 ... | padding to 4 KiB | segment | segment | ...
+//!  | head | segment | segment | ... | index |
 //! ```
-//! A packet block names its interface by the run's number, so the head describes all interfaces of the run in
-//! order. libpcap refuses a file whose interfaces differ in link type: an interface of another link type,
-//! which has no packet here, stands in with this file's, and its description says so. Where there are
-//! several, link types stand under the number that libpcap reads in such files ([`LinkType::alias`]).
+//! A segment lies in the file as it lay in memory, but for the checks in its foot.
 
+use crate::checks::{self, PAGE_BYTES};
+use crate::head::{Head, HeadInterface};
+use crate::index::{self, Entry};
 use scope_folder::{Folder, with_suffix};
-use scope_packet::{LinkType, SegmentId, pcapng};
-use scope_ring::{Interfaces, Pinned, Ring};
+use scope_packet::segment::Foot;
+use scope_packet::{LinkType, SegmentId};
+use scope_ring::{Interfaces, Pinned, Ring, Summary};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The head is a multiple of this.
-const HEAD_ALIGN: usize = 4096;
 
 /// A store file couldn't be written.
 #[derive(Debug, thiserror::Error)]
@@ -47,71 +44,75 @@ pub fn write_ring(ring: &Arc<Ring>, folder: &Folder, name: &OsStr) -> Result<Vec
         link_types.push(LinkType::ETHERNET); // nothing was received: a file without packets
     }
     let mut paths = Vec::new();
-    for (index, link_type) in link_types.into_iter().enumerate() {
+    for (number, link_type) in (1..).zip(link_types) {
         let name =
-            if index == 0 { PathBuf::from(name) } else { with_suffix(Path::new(name), &link_type.name()) };
+            if number == 1 { PathBuf::from(name) } else { with_suffix(Path::new(name), &link_type.name()) };
         let path = folder.path().join(&name);
-        write_file(ring, link_type, folder, name.as_os_str())
+        write_file(ring, &head(ring, link_type, number), folder, name.as_os_str())
             .map_err(|cause| StoreError { path: path.display().to_string(), cause })?;
         paths.push(path);
     }
     Ok(paths)
 }
 
-fn write_file(ring: &Arc<Ring>, link_type: LinkType, folder: &Folder, name: &OsStr) -> io::Result<()> {
+fn write_file(ring: &Arc<Ring>, head: &Head, folder: &Folder, name: &OsStr) -> io::Result<()> {
     let mut file = folder.draft(name)?;
-    write_parts(ring, link_type, file.file())?;
+    write_parts(ring, head, file.file())?;
     file.file().sync_data()?;
     file.publish()
 }
 
-fn write_parts(ring: &Arc<Ring>, link_type: LinkType, file: &mut File) -> io::Result<()> {
-    file.write_all(&head(ring, link_type))?;
+fn write_parts(ring: &Arc<Ring>, head: &Head, file: &mut File) -> io::Result<()> {
+    let head_bytes = head.write();
+    file.write_all(&head_bytes)?;
     let mut segments: Vec<(u64, SegmentId)> = Vec::new();
-    for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == link_type) {
+    for lane in (0..ring.lanes()).filter(|&lane| ring.lane_info(lane).link_type == head.link_type) {
         for id in ring.segment_ids(lane, 0) {
             let times = ring.pin(id).as_ref().and_then(Pinned::times);
             segments.extend(times.map(|times| (times.sealed_order, id)));
         }
     }
     segments.sort_unstable();
+    let mut offset = head_bytes.len() as u64;
+    let mut entries = Vec::new();
     for (_, id) in segments {
-        if let Some(pinned) = ring.pin(id)
-            && let Some(bytes) = pinned.whole()
-        {
-            file.write_all(bytes)?;
-        }
+        let Some(pinned) = ring.pin(id) else { continue };
+        entries.extend(write_segment(&pinned, offset, file)?);
+        offset = head_bytes.len() as u64 + (entries.len() * ring.segment_bytes()) as u64;
     }
-    Ok(())
+    file.write_all(&index::write(&entries))
 }
 
-/// Section header, all interfaces, padding.
-fn head(ring: &Arc<Ring>, link_type: LinkType) -> Vec<u8> {
-    let mut out = Vec::new();
-    pcapng::section_header(&mut out, concat!("wirescope ", env!("CARGO_PKG_VERSION")), "");
-    let interfaces = ring.interfaces_from(0);
-    let number = if interfaces.len() > 1 { link_type.alias().unwrap_or(link_type) } else { link_type };
-    for entry in &interfaces {
-        if entry.link_type == link_type {
-            pcapng::interface(&mut out, number, &entry.name, &entry.description);
-        } else {
-            let words = format!("no packets here: its link type is {}", entry.link_type.name());
-            pcapng::interface(&mut out, number, &entry.name, &words);
-        }
+/// Writes a sealed segment with its checks; what the index says of it.
+fn write_segment(pinned: &Pinned, offset: u64, file: &mut File) -> io::Result<Option<Entry>> {
+    let Some(bytes) = pinned.whole() else { return Ok(None) };
+    let (body, foot_page) = bytes.split_at(bytes.len() - PAGE_BYTES);
+    let Some(foot) = Foot::read(foot_page) else { return Ok(None) };
+    let mut foot_page = foot_page.to_vec();
+    let hash = checks::seal(body, &mut foot_page);
+    file.write_all(body)?;
+    file.write_all(&foot_page)?;
+    let summary = Summary::new(pinned.column(0, foot.packets), bytes.len());
+    Ok(Some(Entry { offset, foot, hash, summary }))
+}
+
+/// The head of the file with the packets of `link_type`.
+fn head(ring: &Arc<Ring>, link_type: LinkType, number: u32) -> Head {
+    let interfaces = ring.interfaces_from(0).into_iter().map(|entry| HeadInterface {
+        name: entry.name,
+        description: entry.description,
+        link_type: entry.link_type,
+    });
+    Head {
+        run_id: ring.run_id(),
+        volume: [0; 16],
+        number,
+        segment_bytes: ring.segment_bytes() as u32,
+        link_type,
+        filter: String::new(),
+        snap: 0,
+        interfaces: interfaces.collect(),
     }
-    if interfaces.is_empty() {
-        pcapng::interface(&mut out, link_type, "none", "no packet was received");
-    }
-    let used = out.len();
-    let mut end = used.next_multiple_of(HEAD_ALIGN);
-    if end != used && end - used < pcapng::BLOCK_BYTES_MIN {
-        end += HEAD_ALIGN;
-    }
-    out.resize(end, 0);
-    if end != used {
-        pcapng::padding(&mut out[used..]);
-    }
-    out
 }
 
 #[cfg(test)]

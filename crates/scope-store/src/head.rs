@@ -1,0 +1,431 @@
+//! The head of a store file: what every pcapng reader wants to know of its interfaces, and whose file it is.
+//!
+//! ```text
+//!  0                                                        multiple of 4096
+//!  | SHB with a comment | IDB 0 | IDB 1 ... | head block | padding |
+//! ```
+//! The head block's check is over the whole head, so that no byte of it can change unnoticed. docs/FORMAT.md,
+//! section 7, has its table.
+//!
+//! A packet block names its interface by the run's number, so the head describes all interfaces of the run in
+//! order. libpcap refuses a file whose interfaces differ in link type: an interface of another link type,
+//! which has no packet here, stands in with this file's, and its description says so. Where there are
+//! several, link types stand under the number that libpcap reads in such files ([`LinkType::alias`]).
+
+use scope_packet::LinkType;
+use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, HEAD, INTERFACE, PADDING, SECTION_HEADER, le32};
+use scope_packet::segment::is_segment_size;
+use std::fmt::Write;
+use twox_hash::XxHash3_64;
+
+/// The head is a multiple of this.
+pub const HEAD_ALIGN: usize = 4096;
+/// Largest head: one of all interfaces that a run may know is smaller.
+pub const HEAD_BYTES_MAX: usize = 64 << 20;
+/// Longest store filter, bytes of text.
+pub const FILTER_BYTES_MAX: usize = 1 << 20;
+
+/// Longer texts of an interface are truncated.
+const TEXT_BYTES_MAX: usize = 255;
+/// A longer filter stands in the head block alone.
+const FILTER_SHOWN_MAX: usize = 255;
+/// Magic and, last, the version.
+const MAGIC: [u8; 8] = *b"WSHEAD\0\x01";
+/// Of the head block: where the check lies, and where the filter's text begins.
+const CHECK_AT: usize = 72;
+const FIXED_BYTES: usize = 80;
+const BYTE_ORDER: u32 = 0x1A2B_3C4D;
+
+/// What the head of a store file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The run's 128 random bits; zeros in a head without a head block.
+    pub run_id: [u8; 16],
+    /// The volume's; zeros: the file belongs to none (`--ring-out`).
+    pub volume: [u8; 16],
+    /// Number of the file in its run and volume, from 1.
+    pub number: u32,
+    /// Size of all segments; 0 in a head without a head block, which is one from before there were any.
+    pub segment_bytes: u32,
+    /// Link type of all packets.
+    pub link_type: LinkType,
+    /// The store filter; empty: all packets are kept. At most [`FILTER_BYTES_MAX`].
+    pub filter: String,
+    /// Bytes of a packet that are kept at most; 0: as many as in the ring.
+    pub snap: u32,
+    /// The interfaces, in the order of their numbers.
+    pub interfaces: Vec<HeadInterface>,
+}
+
+/// One interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadInterface {
+    /// `if_name`.
+    pub name: String,
+    /// `if_description`.
+    pub description: String,
+    /// Its own link type; read back it is the file's, also where it has no packet here.
+    pub link_type: LinkType,
+}
+
+/// Why a head can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// More bytes are needed to know.
+    #[error("the head is cut off")]
+    Incomplete,
+    /// Some other file, or one whose first bytes are damaged.
+    #[error("no store file: {what} at byte {at}")]
+    Foreign {
+        /// What is there instead.
+        what: &'static str,
+        /// Where, bytes.
+        at: usize,
+    },
+    /// Written by a later program.
+    #[error("the head has format version {0}, which is newer than this program's: read it with a newer one")]
+    Newer(u8),
+    /// It isn't what was written.
+    #[error("the head is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl Head {
+    /// Whether there is a head block: a file without one is from before there were checks and an index.
+    pub fn has_block(&self) -> bool {
+        self.segment_bytes != 0
+    }
+
+    /// The head as it stands in the file, a multiple of [`HEAD_ALIGN`] long.
+    pub fn write(&self) -> Vec<u8> {
+        assert!(is_segment_size(self.segment_bytes as usize) && self.filter.len() <= FILTER_BYTES_MAX);
+        let mut out = Vec::new();
+        pcapng::section_header(&mut out, concat!("wirescope ", env!("CARGO_PKG_VERSION")), &self.comment());
+        let several = self.interfaces.len() > 1;
+        let number = self.link_type.alias().filter(|_| several).unwrap_or(self.link_type);
+        for interface in &self.interfaces {
+            self.write_interface(&mut out, number, interface);
+        }
+        if self.interfaces.is_empty() {
+            pcapng::interface(&mut out, self.link_type, "none", "no packet was received");
+        }
+        let block_at = out.len();
+        let end = head_end(block_at + FIXED_BYTES + pcapng::padded(self.filter.len()) + 4);
+        let mut body = Vec::with_capacity(FIXED_BYTES + self.filter.len());
+        body.extend(MAGIC);
+        body.extend(self.run_id);
+        body.extend(self.volume);
+        for word in [self.number, self.segment_bytes, self.snap, self.link_type.0.into()] {
+            body.extend(word.to_le_bytes());
+        }
+        body.extend((end as u32).to_le_bytes());
+        body.extend((self.filter.len() as u32).to_le_bytes());
+        body.extend([0; 8]); // the check
+        body.extend(self.filter.as_bytes());
+        pcapng::block(&mut out, HEAD, &body);
+        let used = out.len();
+        out.resize(end, 0);
+        if end != used {
+            pcapng::padding(&mut out[used..]);
+        }
+        let check = XxHash3_64::oneshot(&out);
+        out[block_at + CHECK_AT..][..8].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    fn write_interface(&self, out: &mut Vec<u8>, number: LinkType, interface: &HeadInterface) {
+        let stands_in = interface.link_type != self.link_type;
+        let description = match stands_in {
+            true => format!("no packets here: its link type is {}", interface.link_type.name()),
+            false => pcapng::beginning(&interface.description, TEXT_BYTES_MAX).to_string(),
+        };
+        let name = pcapng::beginning(&interface.name, TEXT_BYTES_MAX);
+        let shown = !self.filter.is_empty() && self.filter.len() <= FILTER_SHOWN_MAX;
+        let filter = if shown { &self.filter } else { "" };
+        pcapng::interface_filtered(out, number, name, &description, filter);
+    }
+
+    /// One fact a line, for people.
+    fn comment(&self) -> String {
+        let run: String = self.run_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let what = match self.volume == [0; 16] {
+            true => "ring".to_string(),
+            false => format!("file {} of the store", self.number),
+        };
+        let mut text = format!("{what}, run {run}, packets of link type {}", self.link_type.name());
+        let mut add = |line: std::fmt::Arguments<'_>| {
+            let _ = write!(text, "\n{line}"); // into a string: it can't fail
+        };
+        if !self.filter.is_empty() {
+            let shown = pcapng::beginning(&self.filter, FILTER_SHOWN_MAX);
+            let dots = if shown.len() < self.filter.len() { " ..." } else { "" };
+            add(format_args!("filter: {shown}{dots} (other packets were left out)"));
+        }
+        if self.snap != 0 {
+            add(format_args!("snap length: {} (longer packets were truncated)", self.snap));
+        }
+        text
+    }
+
+    /// Reads the head at the start of `bytes`, and how long it is. A head without a head block is read, too;
+    /// where it is as long as `bytes`, more of it may follow there.
+    pub fn read(bytes: &[u8]) -> Result<(Head, usize), HeadError> {
+        let mut head = Head {
+            run_id: [0; 16],
+            volume: [0; 16],
+            number: 0,
+            segment_bytes: 0,
+            link_type: LinkType::ETHERNET,
+            filter: String::new(),
+            snap: 0,
+            interfaces: Vec::new(),
+        };
+        let mut at = section_header(bytes)?;
+        let mut marked = None;
+        while let Some((kind, block)) = block_at(bytes, at)? {
+            match kind {
+                INTERFACE if marked.is_none() => head.interfaces.push(interface(block, at)?),
+                HEAD if marked.is_none() => marked = Some((at, head.take_block(block)?)),
+                PADDING if block[8..block.len() - 4].iter().any(|&byte| byte != 0) => {
+                    return Err(HeadError::Damaged("its padding isn't zero"));
+                }
+                PADDING => {
+                    at += block.len();
+                    break;
+                }
+                _ => break,
+            }
+            at += block.len();
+        }
+        match marked {
+            Some((block_at, end)) if end == at => check(&bytes[..end], block_at)?,
+            Some((_, end)) if end > bytes.len() && end <= HEAD_BYTES_MAX => {
+                return Err(HeadError::Incomplete);
+            }
+            Some(_) => return Err(HeadError::Damaged("its blocks don't end where it says")),
+            None if !at.is_multiple_of(HEAD_ALIGN) || head.interfaces.is_empty() => {
+                let foreign = HeadError::Foreign { what: "no head of interfaces and padding ends", at };
+                return Err(if at == bytes.len() { HeadError::Incomplete } else { foreign });
+            }
+            None => head.link_type = head.interfaces[0].link_type,
+        }
+        Ok((head, at))
+    }
+
+    /// Takes over what the head block says; returns the head's length.
+    fn take_block(&mut self, block: &[u8]) -> Result<usize, HeadError> {
+        if block.len() < FIXED_BYTES + 4 || block[8..15] != MAGIC[..7] {
+            return Err(HeadError::Damaged("its head block isn't one"));
+        }
+        if block[15] != MAGIC[7] {
+            return Err(HeadError::Newer(block[15]));
+        }
+        self.run_id.copy_from_slice(&block[16..32]);
+        self.volume.copy_from_slice(&block[32..48]);
+        self.number = le32(block, 48);
+        self.segment_bytes = le32(block, 52);
+        self.snap = le32(block, 56);
+        self.link_type = LinkType(le32(block, 60) as u16);
+        let filter =
+            block.get(FIXED_BYTES..block.len() - 4).and_then(|text| text.get(..le32(block, 68) as usize));
+        match filter.map(std::str::from_utf8) {
+            Some(Ok(filter)) => self.filter = filter.to_string(),
+            _ => return Err(HeadError::Damaged("its filter is no text")),
+        }
+        if !is_segment_size(self.segment_bytes as usize) {
+            return Err(HeadError::Damaged("its segment size is none"));
+        }
+        Ok(le32(block, 64) as usize)
+    }
+}
+
+/// The next multiple of [`HEAD_ALIGN`] that leaves no gap, or one that a padding block fits.
+fn head_end(used: usize) -> usize {
+    let end = used.next_multiple_of(HEAD_ALIGN);
+    if end != used && end - used < BLOCK_BYTES_MIN { end + HEAD_ALIGN } else { end }
+}
+
+/// Checks the section header at the start of `bytes`; where it ends.
+fn section_header(bytes: &[u8]) -> Result<usize, HeadError> {
+    let foreign = |what, at| Err(HeadError::Foreign { what, at });
+    if bytes.len() >= 4 && le32(bytes, 0) != SECTION_HEADER {
+        return foreign("no section header", 0);
+    }
+    if bytes.len() >= 12 && le32(bytes, 8) != BYTE_ORDER {
+        return foreign("another byte order", 8);
+    }
+    match block_at(bytes, 0)? {
+        Some((_, block)) if block.len() >= 28 => Ok(block.len()),
+        Some(_) => foreign("no section header", 0),
+        None => Err(HeadError::Incomplete),
+    }
+}
+
+/// The whole block that begins at `at`; `None` where no bytes follow, or what follows is no head's block.
+fn block_at(bytes: &[u8], at: usize) -> Result<Option<(u32, &[u8])>, HeadError> {
+    let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else { return Ok(None) };
+    if rest.len() < 8 {
+        return Err(HeadError::Incomplete);
+    }
+    let (kind, total) = (le32(rest, 0), le32(rest, 4) as usize);
+    if ![SECTION_HEADER, INTERFACE, HEAD, PADDING].contains(&kind) {
+        return Ok(None);
+    }
+    if !total.is_multiple_of(4) || total < BLOCK_BYTES_MIN || at + total > HEAD_BYTES_MAX {
+        return Err(HeadError::Damaged("a block's length is impossible"));
+    }
+    let block = rest.get(..total).ok_or(HeadError::Incomplete)?;
+    match le32(block, total - 4) as usize == total {
+        true => Ok(Some((kind, block))),
+        false => Err(HeadError::Damaged("a block's two lengths differ")),
+    }
+}
+
+/// An interface description at `at`.
+fn interface(block: &[u8], at: usize) -> Result<HeadInterface, HeadError> {
+    let foreign = |what| HeadError::Foreign { what, at };
+    let options = block.get(16..block.len() - 4).ok_or(foreign("no interface description"))?;
+    let mut interface = HeadInterface {
+        name: String::new(),
+        description: String::new(),
+        link_type: LinkType(le32(block, 8) as u16).canonical(),
+    };
+    let (mut rest, mut nanoseconds) = (options, false);
+    while let [c0, c1, l0, l1, value @ ..] = rest {
+        let len = u16::from_le_bytes([*l0, *l1]) as usize;
+        let text = value.get(..len).ok_or(foreign("an option that is cut off"))?;
+        match u16::from_le_bytes([*c0, *c1]) {
+            0 => break,
+            2 => interface.name = String::from_utf8_lossy(text).into_owned(),
+            3 => interface.description = String::from_utf8_lossy(text).into_owned(),
+            9 => nanoseconds = text == [9],
+            _ => {}
+        }
+        rest = value.get(pcapng::padded(len)..).unwrap_or_default();
+    }
+    match nanoseconds {
+        true => Ok(interface),
+        false => Err(foreign("an interface whose times aren't nanoseconds")),
+    }
+}
+
+/// Holds the head against the check in its head block, at `block_at`.
+fn check(head: &[u8], block_at: usize) -> Result<(), HeadError> {
+    let at = block_at + CHECK_AT;
+    let mut cleared = head.to_vec();
+    cleared[at..at + 8].fill(0);
+    match XxHash3_64::oneshot(&cleared).to_le_bytes() == head[at..at + 8] {
+        true => Ok(()),
+        false => Err(HeadError::Damaged("its checksum differs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn head(interfaces: usize) -> Head {
+        let interface = |number| HeadInterface {
+            name: format!("eth{number}"),
+            description: format!("lane {number}"),
+            link_type: LinkType::ETHERNET,
+        };
+        Head {
+            run_id: [0xa1; 16],
+            volume: [0xb2; 16],
+            number: 7,
+            segment_bytes: 64 << 10,
+            link_type: LinkType::ETHERNET,
+            filter: "udp port 53".to_string(),
+            snap: 96,
+            interfaces: (0..interfaces).map(interface).collect(),
+        }
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        for interfaces in [1, 2, 60, 300] {
+            let head = head(interfaces);
+            let mut bytes = head.write();
+            let len = bytes.len();
+            assert!(len.is_multiple_of(HEAD_ALIGN) && len <= interfaces * 130 + 5000);
+            bytes.extend([6, 0, 0, 0, 32, 0, 0, 0]); // what follows is none of the head's
+            assert_eq!(Head::read(&bytes), Ok((head, len)));
+        }
+        let ring = Head { volume: [0; 16], filter: String::new(), snap: 0, ..head(1) };
+        assert_eq!(ring.comment(), "ring, run a1a1a1a1, packets of link type ETHERNET");
+        assert_eq!(
+            head(1).comment(),
+            "file 7 of the store, run a1a1a1a1, packets of link type ETHERNET\n\
+             filter: udp port 53 (other packets were left out)\nsnap length: 96 (longer packets were truncated)"
+        );
+    }
+
+    #[test]
+    fn any_length_of_a_head_ends_at_a_whole_page() {
+        for bytes in 0..4200 {
+            let head = Head { filter: "x".repeat(bytes), ..head(1) };
+            let written = head.write();
+            assert!(written.len().is_multiple_of(HEAD_ALIGN));
+            assert_eq!(Head::read(&written), Ok((head, written.len())), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn an_interface_of_another_link_type_stands_in_with_the_file_s() {
+        let mut head = Head { link_type: LinkType::RAW, ..head(2) };
+        head.interfaces[1].link_type = LinkType::RAW;
+        let (read, _) = Head::read(&head.write()).unwrap();
+        assert_eq!(read.interfaces.iter().map(|one| one.link_type).collect::<Vec<_>>(), [LinkType::RAW; 2]);
+        assert_eq!(read.interfaces[0].description, "no packets here: its link type is ETHERNET");
+        assert_eq!((read.link_type, &read.interfaces[1]), (LinkType::RAW, &head.interfaces[1]));
+        let none = Head { interfaces: Vec::new(), ..head };
+        assert_eq!(Head::read(&none.write()).unwrap().0.interfaces[0].name, "none");
+    }
+
+    #[test]
+    fn a_head_that_is_cut_off_is_incomplete_and_no_byte_of_it_changes_unnoticed() {
+        let bytes = head(3).write();
+        for len in 0..bytes.len() {
+            assert_eq!(Head::read(&bytes[..len]), Err(HeadError::Incomplete), "{len}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [1, 2, 7, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                let read = Head::read(&changed);
+                assert!(read.is_err(), "byte {at}: {read:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_head_and_a_foreign_file_are_said_so() {
+        let mut bytes = head(1).write();
+        let at = bytes.windows(6).position(|part| part == b"WSHEAD").unwrap();
+        bytes[at + 7] = 9;
+        assert_eq!(Head::read(&bytes), Err(HeadError::Newer(9)));
+        assert_eq!(
+            Head::read(b"\xd4\xc3\xb2\xa1 a pcap").unwrap_err().to_string(),
+            "no store file: no section header at byte 0"
+        );
+        let mut plain = Vec::new();
+        pcapng::section_header(&mut plain, "other", "");
+        pcapng::interface(&mut plain, LinkType::ETHERNET, "eth0", "");
+        plain.extend([6, 0, 0, 0, 32, 0, 0, 0]);
+        assert!(matches!(Head::read(&plain), Err(HeadError::Foreign { .. })));
+    }
+
+    #[test]
+    fn a_head_without_a_head_block_is_read() {
+        let mut bytes = Vec::new();
+        pcapng::section_header(&mut bytes, "wirescope", "");
+        pcapng::interface(&mut bytes, LinkType::RAW.alias().unwrap(), "eth0", "lane 0");
+        let used = bytes.len();
+        bytes.resize(HEAD_ALIGN, 0);
+        pcapng::padding(&mut bytes[used..]);
+        let (head, len) = Head::read(&bytes).unwrap();
+        assert_eq!((len, head.has_block(), head.link_type), (HEAD_ALIGN, false, LinkType::RAW));
+        assert_eq!((&head.interfaces[0].name[..], &head.interfaces[0].description[..]), ("eth0", "lane 0"));
+    }
+}
