@@ -6,11 +6,11 @@
 
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, openat, readlinkat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat, mkdirat, openat,
+    readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Gid, Uid, getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -28,6 +28,9 @@ const OTHERS: Mode = Mode::RWXO;
 /// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
 /// one.
 const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
+/// Mode of folders: the owner writes, the group reads.
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o750);
+const FOLDER_MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o700);
 /// The number of `nobody` and of its group.
 const NOBODY: u32 = 65534;
 
@@ -50,6 +53,30 @@ struct Ahead {
 }
 
 impl Folder {
+    /// Makes the folder `path`, unless it is there. A new one belongs to `owner` (user, group), if that is
+    /// given; others have no rights to it, of `nobody`'s the group neither.
+    pub fn make(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+        let (user, group) = owner.unwrap_or((geteuid().as_raw(), getegid().as_raw()));
+        let mode = if user == NOBODY || group == NOBODY { FOLDER_MODE_OF_NOBODY } else { FOLDER_MODE };
+        match mkdirat(CWD, path, mode) {
+            Err(Errno::EXIST) => return Ok(()),
+            made => made?,
+        }
+        let folder = openat(
+            CWD,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        fchmod(&folder, mode)?; // the umask may have taken the group's rights
+        match owner {
+            Some((user, group)) => {
+                Ok(fchown(&folder, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Opens the folder `path`. That it may be written to shows when something is made in it.
     pub fn open(path: &Path) -> io::Result<Folder> {
         let handle = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -146,12 +173,23 @@ impl Folder {
     }
 
     fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
-        let mut part = OsString::from(".");
-        part.push(name);
-        part.push(".part");
+        let part = part_name(name);
         let file = self.create_new(&part)?;
         fchmod(&file, mode())?;
         Ok(Draft { folder: self, name, file, part: Some(part) })
+    }
+
+    /// A file that takes the place of the one called `name` when it is whole ([`Draft::replace`]). It is called
+    /// `.NAME.part` until then; one that was left behind is removed. Whoever may replace the same file has to
+    /// wait for each other.
+    pub fn draft_over<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+        match self.part(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove(&part_name(name))?;
+                self.part(name)
+            }
+            part => part,
+        }
     }
 
     /// A new file for writing; fails where the name is taken.
@@ -179,6 +217,39 @@ impl Folder {
         expect_own(&stat)?;
         fchmod(&file, MODE_OF_NOBODY)?; // not the business of others
         Ok(file)
+    }
+
+    /// Opens a file that is there for reading, or for reading and writing; `None` where the name is free.
+    /// Nothing but a plain file with one name is opened.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn existing(&self, name: &OsStr, writable: bool) -> io::Result<Option<File>> {
+        let Some(stat) = self.stat(name)? else { return Ok(None) };
+        expect_plain(&stat)?;
+        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        let file = self.open_file(name, access | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        expect_plain(&fstat(&file)?)?;
+        Ok(Some(file))
+    }
+
+    /// Number of the user and of the group that it belongs to.
+    pub fn owner(&self) -> io::Result<(u32, u32)> {
+        let stat = fstat(&self.handle)?;
+        Ok((stat.st_uid, stat.st_gid))
+    }
+
+    /// Gives a new file to the folder's owner where root has made it, so that the owner's programs can read
+    /// it; of any other user it stays the own.
+    pub fn give_to_owner(&self, file: &File) -> io::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let (user, group) = self.owner()?;
+        if user == NOBODY || group == NOBODY {
+            fchmod(file, MODE_OF_NOBODY)?;
+        }
+        Ok(fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
     }
 
     /// Whether `name` is free, or a plain file with no other name.
@@ -280,6 +351,14 @@ impl AsFd for Folder {
     }
 }
 
+/// What a file is called until it is whole, where it needs a name.
+fn part_name(name: &OsStr) -> OsString {
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(".part");
+    part
+}
+
 /// What file systems say that have no unnamed files; the older ones take the flag for a folder to be opened.
 fn has_no_unnamed(error: &io::Error) -> bool {
     [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
@@ -322,6 +401,22 @@ impl Draft<'_> {
                 renamed?;
             }
         }
+        self.folder.sync()
+    }
+
+    /// Takes the place of what has its name, by one act. Then it is on the disk under that name, if its bytes
+    /// are.
+    pub fn replace(mut self) -> io::Result<()> {
+        let part = match self.part.clone() {
+            Some(part) => part,
+            None => {
+                let part = part_name(self.name);
+                self.folder.give_name(&self.file, &part)?;
+                self.part.insert(part).clone()
+            }
+        };
+        renameat(&self.folder.handle, &part, &self.folder.handle, self.name)?;
+        self.part = None;
         self.folder.sync()
     }
 }
@@ -402,6 +497,82 @@ mod tests {
             assert_eq!(draft(&folder).publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             std::fs::remove_file(root.path().join("ring")).unwrap();
             assert!(names().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_draft_over_a_file_takes_its_place_at_once_and_one_left_behind_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let name = OsStr::new("list");
+        let content = || std::fs::read_to_string(root.path().join("list")).unwrap();
+        let drafts: [fn(&Folder) -> Draft<'_>; 2] = [
+            |folder| folder.draft(OsStr::new("list")).unwrap(),
+            |folder| folder.draft_over(OsStr::new("list")).unwrap(),
+        ];
+        for (text, draft) in ["first", "second"].into_iter().zip(drafts) {
+            let mut draft = draft(&folder);
+            draft.file().write_all(text.as_bytes()).unwrap();
+            draft.replace().unwrap();
+            assert_eq!(content(), text);
+        }
+        drop(folder.draft_over(name).unwrap());
+        std::fs::write(root.path().join(".list.part"), "left by a crash").unwrap();
+        let mut draft = folder.draft_over(name).unwrap();
+        draft.file().write_all(b"third").unwrap();
+        assert_eq!(content(), "second", "until it is whole");
+        draft.replace().unwrap();
+        assert_eq!((content().as_str(), std::fs::read_dir(root.path()).unwrap().count()), ("third", 1));
+        assert_eq!(mode(&root.path().join("list")) & 0o027, 0);
+    }
+
+    #[test]
+    fn an_existing_file_is_opened_only_if_it_is_plain() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        assert!(folder.existing(OsStr::new("x"), false).unwrap().is_none());
+        std::fs::write(root.path().join("x"), "").unwrap();
+        assert!(folder.existing(OsStr::new("x"), true).unwrap().is_some());
+        std::os::unix::fs::symlink("x", root.path().join("link")).unwrap();
+        let error = folder.existing(OsStr::new("link"), false).unwrap_err();
+        assert!(error.to_string().contains("a symbolic link"), "{error}");
+        assert_eq!(folder.owner().unwrap().0, geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_folder_is_made_with_its_mode_and_one_that_is_there_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("new");
+        Folder::make(&path, None).unwrap();
+        assert_eq!(mode(&path), if geteuid().as_raw() == NOBODY { 0o700 } else { 0o750 });
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        Folder::make(&path, None).unwrap();
+        assert_eq!(mode(&path), 0o755);
+        assert_eq!(Folder::make(&root.path().join("a/b"), None).unwrap_err().kind(), io::ErrorKind::NotFound);
+        if geteuid().is_root() {
+            use std::os::unix::fs::MetadataExt;
+            let given = root.path().join("given");
+            Folder::make(&given, Some((12_345, NOBODY))).unwrap();
+            let facts = given.metadata().unwrap();
+            assert_eq!((facts.uid(), facts.gid(), mode(&given)), (12_345, NOBODY, 0o700));
+        }
+    }
+
+    #[test]
+    fn what_root_makes_belongs_to_the_folders_owner() {
+        use std::os::unix::fs::MetadataExt;
+        if !geteuid().is_root() {
+            return; // only root gives files away
+        }
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        for (user, expected) in [(12_345, 0o640), (NOBODY, 0o600)] {
+            std::os::unix::fs::chown(root.path(), Some(user), Some(user)).unwrap();
+            let mut draft = folder.draft_over(OsStr::new("x")).unwrap();
+            folder.give_to_owner(draft.file()).unwrap();
+            draft.replace().unwrap();
+            let facts = root.path().join("x").metadata().unwrap();
+            assert_eq!((facts.uid(), facts.gid(), facts.mode() & 0o7777), (user, user, expected));
         }
     }
 

@@ -164,6 +164,34 @@ pub fn parse_percent(text: &str) -> Result<u32, BadValue> {
     }
 }
 
+/// A size, or a share of something larger: `50GiB`, `10%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeOrShare {
+    /// Bytes.
+    Bytes(u64),
+    /// Parts per million of the whole, at most [`PPM`].
+    Ppm(u32),
+}
+
+impl SizeOrShare {
+    /// Bytes where the whole has `whole`; a fraction of a byte is dropped.
+    pub fn bytes_of(self, whole: u64) -> u64 {
+        match self {
+            SizeOrShare::Bytes(bytes) => bytes,
+            // At most `whole`.
+            SizeOrShare::Ppm(ppm) => (u128::from(whole) * u128::from(ppm.min(PPM)) / u128::from(PPM)) as u64,
+        }
+    }
+}
+
+/// Reads a size as [`parse_size`] does, or, with a `%` at its end, a share as [`parse_percent`] does.
+pub fn parse_size_or_share(text: &str) -> Result<SizeOrShare, BadValue> {
+    match text.trim_end().ends_with('%') {
+        true => parse_percent(text).map(SizeOrShare::Ppm),
+        false => parse_size(text).map(SizeOrShare::Bytes),
+    }
+}
+
 /// Reads a time, ISO 8601 with a zone (`2026-11-20T20:31:05.123456789Z`) or seconds since the epoch
 /// (`1795206665.123456789`), into ns since the epoch.
 pub fn parse_time_ns(text: &str) -> Result<i64, BadValue> {
@@ -289,6 +317,17 @@ mod tests {
         assert_eq!(parse_percent("10%"), Ok(100_000));
         assert_eq!(parse_percent("0.5%"), Ok(5000));
         assert_eq!(parse_percent("100"), Ok(1_000_000));
+    }
+
+    #[test]
+    fn a_size_or_a_share_is_told_by_its_percent_sign() {
+        assert_eq!(parse_size_or_share("5GiB"), Ok(SizeOrShare::Bytes(5 << 30)));
+        assert_eq!(parse_size_or_share("10"), Ok(SizeOrShare::Bytes(10)));
+        assert_eq!(parse_size_or_share("12.5 % "), Ok(SizeOrShare::Ppm(125_000)));
+        assert!(parse_size_or_share("101%").is_err() && parse_size_or_share("x").is_err());
+        assert_eq!(SizeOrShare::Ppm(125_000).bytes_of(1001), 125);
+        assert_eq!(SizeOrShare::Ppm(PPM).bytes_of(u64::MAX), u64::MAX);
+        assert_eq!(SizeOrShare::Bytes(7).bytes_of(3), 7);
     }
 
     #[test]

@@ -17,10 +17,14 @@ pub mod checks;
 pub mod disk;
 pub mod file;
 pub mod head;
+pub mod hold;
 pub mod index;
+pub mod name;
+pub mod retain;
 pub mod segment;
 pub mod stored;
 pub mod verify;
+pub mod volume;
 
 pub use checks::{Damage, Hash};
 pub use file::{StoreError, write_ring};
