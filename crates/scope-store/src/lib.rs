@@ -8,11 +8,13 @@
 //! | [`segment`] | a segment out of a file, looked through |
 //! | [`stored`] | a file that is read |
 //! | [`file`] | the ring as files at the end of a run |
+//! | [`chain`] | a line for each closed file, bound to the one before it |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`disk`] | what the store asks of a file system |
 //!
 //! Absent for now: continuous retention, volumes, recovery, search.
 
+pub mod chain;
 pub mod checks;
 pub mod disk;
 pub mod file;
