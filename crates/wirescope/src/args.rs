@@ -364,9 +364,13 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = help::VERIFY_EXAMPLES)]
 pub struct VerifyArgs {
-    /// Captures: dumps, or any pcap or pcapng file
+    /// Stores (folders), or captures: dumps, files of a store, any pcap or pcapng file
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
+    /// A head of a store's chain that was noted earlier: every line up to it must be there, unchanged; may be
+    /// given several times
+    #[arg(long, value_name = "HEAD")]
+    pub expect: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -238,6 +238,9 @@ Examples:
   # whether dumps are whole, and what they lack
   wirescope verify dumps/*.pcapng
 
+  # a whole store, and that its chain still has the head noted earlier
+  wirescope verify /srv/store --expect $(cat head-of-monday)
+
   # the same for a program
   wirescope verify --json dumps/*.pcapng
 ";

@@ -13,24 +13,40 @@ use crate::{NoResult, REFUSED, UNDONE, told};
 use indicatif::{ProgressBar, ProgressStyle};
 use scope_fault::Fault;
 use scope_spelling::printable::{json_line, shell_word};
-use scope_store::verify::{self, FileReport, Meter, Verdict};
-use std::fs::{self, File, OpenOptions};
+use scope_store::chain::Digest;
+use scope_store::verify::{self, Meter, Report, Verdict};
+use scope_store::volume::MARK;
+use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 /// The progress on a terminal changes so often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Threads that read at most: more don't make a disk faster.
+const THREADS_MAX: usize = 16;
 
 /// Looks and reports. Exit codes: 0 whole, 1 packets were lost or bytes are damaged, 2 it can't look.
 pub fn verify(args: &VerifyArgs) -> u8 {
-    let faults: Vec<Fault> = args.paths.iter().filter_map(|path| unfit(path)).collect();
+    let mut faults: Vec<Fault> = args.paths.iter().filter_map(|path| unfit(path)).collect();
+    let mut expect = Vec::new();
+    for text in &args.expect {
+        match Digest::read(text.trim()) {
+            Some(head) => expect.push(head),
+            None => faults.push(
+                Fault::of("expect")
+                    .value(text, "is no head of a chain")
+                    .remedy("write its 64 hexadecimal digits, as verify shows them"),
+            ),
+        }
+    }
     if !faults.is_empty() {
         return told(Err(NoResult::Refused(faults)));
     }
     let paths: Vec<&Path> = args.paths.iter().map(|path| path.as_path()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     match scope_rights::keep_to_reading(&paths) {
         Ok(rights) => {
             if let Some(lack) = rights.lack() {
@@ -39,12 +55,12 @@ pub fn verify(args: &VerifyArgs) -> u8 {
         }
         Err(error) => return told(Err(NoResult::Refused(vec![error.fault()]))),
     }
-    let reports = look(&paths);
+    let report = look(&paths, threads, &expect);
     let text = match args.json {
-        true => format!("{}\n", json_line(&table::object(&reports).to_string())),
-        false => table::words(&reports),
+        true => format!("{}\n", json_line(&table::object(&report).to_string())),
+        false => table::words(&report),
     };
-    match (told(Ok(text)), table::verdict(&reports)) {
+    match (told(Ok(text)), report.verdict()) {
         (0, Verdict::Whole) => 0,
         (0, Verdict::Lost | Verdict::Damaged) => UNDONE,
         _ => REFUSED,
@@ -69,8 +85,11 @@ fn unfit(path: &Path) -> Option<Fault> {
         return None;
     }
     if kind.is_dir() {
+        if path.join(MARK).symlink_metadata().is_ok() {
+            return None;
+        }
         let files = shell_word(path);
-        let fault = fault().cause("is a folder");
+        let fault = fault().cause(format!("is a folder and no store: it lacks {MARK}"));
         return Some(fault.remedy(format!("name the files in it: wirescope verify {files}/*.pcapng")));
     }
     let what = if kind.is_fifo() {
@@ -83,49 +102,30 @@ fn unfit(path: &Path) -> Option<Fault> {
     Some(fault().cause(format!("is {what}, no file")).remedy("save what comes from it in a file first"))
 }
 
-/// Opens a file so that nothing keeps us waiting, whatever has taken its place meanwhile.
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("is no plain file")),
-    }
-}
-
-/// Looks at all of them, one after the other.
-fn look(paths: &[&Path]) -> Vec<FileReport> {
+/// Looks at all of them, with progress on a terminal.
+fn look(paths: &[&Path], threads: usize, expect: &[Digest]) -> Report {
     let meter = Meter::default();
-    let total = paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|facts| facts.len()).sum();
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         if io::stderr().is_terminal() && !speech::is_json() {
             let meter = &meter;
-            scope.spawn(move || show(meter, total, &is_done));
+            scope.spawn(move || show(meter, &is_done));
         }
-        let reports = paths.iter().map(|path| report(path, &meter)).collect();
+        let report = verify::look(paths, threads, expect, &meter);
         drop(done);
-        reports
+        report
     })
 }
 
-fn report(path: &Path, meter: &Meter) -> FileReport {
-    match open(path) {
-        Ok(file) => verify::file(path, &file, meter),
-        Err(error) => FileReport {
-            path: path.to_path_buf(),
-            unread: Some(Fault::of_thing(path.to_string_lossy()).error(&error)),
-            ..FileReport::default()
-        },
-    }
-}
-
 /// Shows how far it is, until `is_done` says that nobody looks any more.
-fn show(meter: &Meter, total: u64, is_done: &mpsc::Receiver<()>) {
-    let bar = ProgressBar::new(total);
+fn show(meter: &Meter, is_done: &mpsc::Receiver<()>) {
+    let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {binary_bytes_per_sec} {eta}") {
         bar.set_style(style);
     }
     while is_done.recv_timeout(PROGRESS_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let total = meter.expected();
+        bar.set_length(total);
         bar.set_message(format!("{} of {} checked", size(meter.bytes()), size(total)));
         bar.set_position(meter.bytes());
     }

@@ -3,8 +3,14 @@
 mod run;
 
 use run::{Done, Place, finish, names, wirescope};
+use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
+use scope_store::head::Head;
+use scope_store::name::FileName;
+use scope_store::volume::{CHAIN_FILE, Place as StorePlace, Volume, VolumeId};
+use scope_store::{StoredFile, index};
 use scope_testkit::traffic::{Capture, Conversations, Precision, pcap, pcapng};
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 fn verify(arguments: &[&str]) -> Done {
@@ -110,6 +116,71 @@ fn what_a_dump_states_that_it_lacks_is_listed_with_its_reason() {
     );
 }
 
+/// A store of one file, which has the packets of a ring, with a chain; and the chain's head.
+fn store(place: &Place) -> (PathBuf, PathBuf, Digest) {
+    let (root, ring) = (place.path("store"), place.path("ring.pcapng"));
+    place.summary(&["--source", "synth:rate=20k,time=1s,pace=max", "--ring-out", ring.to_str().unwrap()]);
+    let stored = StoredFile::open(File::open(&ring).unwrap()).unwrap();
+    let volume = VolumeId([7; 16]);
+    drop(Volume::open(&StorePlace::find(&root).unwrap(), volume, None).unwrap());
+    let head = Head { volume: volume.0, ..stored.head().clone() };
+    let (mut bytes, mut entries, mut buffer) = (head.write(), Vec::new(), Vec::new());
+    for index in 0..stored.segments().len() {
+        let segment = stored.read_segment(index, &mut buffer).unwrap();
+        entries.push(segment.entry(bytes.len() as u64));
+        bytes.extend(segment.bytes());
+    }
+    bytes.extend(index::write(&entries));
+    let first_ns = entries[0].foot.first_ns;
+    let name = FileName::growing(first_ns, &head.run_id, head.link_type, head.number).closed().path();
+    let file = root.join(&name);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let chain = File::options().read(true).write(true).create_new(true).open(root.join(CHAIN_FILE)).unwrap();
+    let mut chain = ChainWriter::open(chain, head.run_id).unwrap();
+    let chained = ChainedFile {
+        run_id: head.run_id,
+        name: name.to_str().unwrap().to_string(),
+        span: (first_ns, entries.last().unwrap().foot.last_ns),
+        packets: 20_000,
+        bytes: file.metadata().unwrap().len(),
+        hash: hash_of(&File::open(&file).unwrap(), |_| {}).unwrap(),
+    };
+    let head = chain.append(chained).unwrap();
+    (root, file, head)
+}
+
+#[test]
+fn a_store_is_looked_at_with_its_chain() {
+    let place = Place::new();
+    let (root, file, head) = store(&place);
+    let expect = format!("--expect={head}");
+    let done = verify(&[root.to_str().unwrap(), &expect]);
+    assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert!(lines[0].starts_with("store    ") && lines[0].ends_with(": 1 file"), "{}", done.stdout);
+    assert!(lines[1].starts_with("whole    20") && lines[1].contains("20,000 packets"), "{}", done.stdout);
+    assert_eq!((lines[2], lines[3].trim()), ("whole    chain: 1 file", &head.to_string()[..]));
+    let (found, code) = object(&[&root]);
+    let chain = &found["stores"][0]["chain"];
+    assert_eq!((&chain["heads"][0]["head"], code), (&head.to_string().into(), Some(0)), "{found:#}");
+    assert_eq!(
+        (&found["files"][0]["form"], &found["files"][0]["checksums"]),
+        (&"store".into(), &true.into())
+    );
+    let other = format!("--expect={}", Digest([5; 32]));
+    let done = verify(&[root.to_str().unwrap(), &other]);
+    assert_eq!(done.code(), Some(1), "{}", done.stdout);
+    assert!(done.stdout.contains("damaged  no chain has the head 0505"), "{}", done.stdout);
+    // One byte of one packet.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[100_000] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let done = verify(&[root.to_str().unwrap(), &expect]);
+    assert_eq!(done.code(), Some(1), "{}", done.stdout);
+    assert!(done.stdout.contains("damaged pages of 4 KiB") && done.stdout.contains("chain has the hash"));
+}
+
 #[test]
 fn what_can_not_be_looked_at_is_stated_with_cause_and_remedy() {
     let place = Place::new();
@@ -126,7 +197,8 @@ fn what_can_not_be_looked_at_is_stated_with_cause_and_remedy() {
     check(fifo.to_str().unwrap(), &["is a pipe, no file; save what comes from it"]);
     check("/dev/zero", &["/dev/zero: is a device, no file"]);
     check("-", &["standard input can't be looked at"]);
-    check(place.root().to_str().unwrap(), &["is a folder", "wirescope verify"]);
+    check(place.root().to_str().unwrap(), &["is a folder and no store", "wirescope verify"]);
+    check("--expect=12", &["--expect: '12' is no head of a chain", "64 hexadecimal digits"]);
     check(place.path("nowhere").to_str().unwrap(), &["no such file or folder"]);
     // The good one is looked at all the same.
     check(

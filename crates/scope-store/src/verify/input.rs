@@ -2,7 +2,8 @@
 
 use super::Meter;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 
 /// No record or block is longer than this, bytes; what claims to be is damaged.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -44,7 +45,10 @@ impl<'a> Input<'a> {
             }
         }
         let read = loop {
-            match self.file.read(&mut self.buffer[self.end..]) {
+            match self
+                .file
+                .read_at(&mut self.buffer[self.end..], self.offset + (self.end - self.begin) as u64)
+            {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
             }

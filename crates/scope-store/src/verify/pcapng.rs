@@ -81,8 +81,8 @@ struct Walk {
     is_first: bool,
 }
 
-/// Reads all blocks.
-pub(super) fn walk(input: &mut Input<'_>, report: &mut FileReport) -> io::Result<()> {
+/// Reads all blocks; returns the program that wrote the first section.
+pub(super) fn walk(input: &mut Input<'_>, report: &mut FileReport) -> io::Result<String> {
     let mut walk = Walk { is_first: true, ..Walk::default() };
     loop {
         let at = input.offset();
@@ -131,7 +131,7 @@ pub(super) fn walk(input: &mut Input<'_>, report: &mut FileReport) -> io::Result
         report.missing.retain(|missing| missing.reason != Reason::Gap(GapReason::File));
         statement.hold_against(report);
     }
-    Ok(())
+    Ok(walk.application)
 }
 
 impl Walk {

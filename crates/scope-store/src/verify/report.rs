@@ -17,6 +17,8 @@ pub enum Form {
     Pcap,
     /// A dump, which states what it lacks.
     Dump,
+    /// A file of the store, or of `--ring-out`, whose bytes have checksums.
+    Store,
 }
 
 impl Form {
@@ -26,6 +28,7 @@ impl Form {
             Form::Pcapng => "pcapng",
             Form::Pcap => "pcap",
             Form::Dump => "dump",
+            Form::Store => "store",
         }
     }
 }
@@ -60,6 +63,12 @@ impl Verdict {
 pub enum Reason {
     /// One of those that dumps name.
     Gap(GapReason),
+    /// A filter of the store left them out.
+    Filter,
+    /// Retention deleted the files that they were in.
+    Deleted,
+    /// A file is gone that retention would not have deleted yet.
+    Gone,
 }
 
 impl Reason {
@@ -67,6 +76,9 @@ impl Reason {
     pub const fn name(self) -> &'static str {
         match self {
             Reason::Gap(reason) => reason.name(),
+            Reason::Filter => "filter",
+            Reason::Deleted => "deleted",
+            Reason::Gone => "gone",
         }
     }
 
@@ -90,6 +102,9 @@ impl Reason {
                 GapReason::Unsettled => "not settled in time",
                 GapReason::ClockStep => "the clock was set",
             },
+            Reason::Filter => "left out by a filter",
+            Reason::Deleted => "deleted by retention",
+            Reason::Gone => "a file is gone",
         }
     }
 
@@ -99,6 +114,8 @@ impl Reason {
             Reason::Gap(reason) => {
                 reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable)
             }
+            Reason::Gone => true,
+            Reason::Filter | Reason::Deleted => false,
         }
     }
 }
@@ -125,6 +142,19 @@ impl Missing {
     pub fn is_loss(&self) -> bool {
         self.reason.is_loss() && self.lost_max != Some(0)
     }
+
+    /// Whether `other`, noted after it, begins where it ends and has the same cause.
+    fn goes_on(&self, other: &Missing) -> bool {
+        let touches = self.to_ns.is_some_and(|to_ns| (self.from_ns..=to_ns).contains(&other.from_ns));
+        touches && other.to_ns.is_some() && self.reason == other.reason && self.of == other.of
+    }
+
+    fn join(&mut self, other: &Missing) {
+        self.from_ns = self.from_ns.min(other.from_ns);
+        self.to_ns = self.to_ns.zip(other.to_ns).map(|(one, other)| one.max(other));
+        self.lost_min = self.lost_min.saturating_add(other.lost_min);
+        self.lost_max = self.lost_max.zip(other.lost_max).map(|(one, other)| one.saturating_add(other));
+    }
 }
 
 /// A damaged place.
@@ -138,11 +168,42 @@ pub struct Damage {
     pub is_cut: bool,
 }
 
+/// How far a file of the store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// It never changes any more.
+    #[default]
+    Closed,
+    /// A run writes it: it was checked up to its last closed segment.
+    Growing,
+    /// The run that wrote it has died; the next one closes it.
+    Left,
+}
+
+impl Progress {
+    /// The name under which lines and JSON show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Progress::Closed => "closed",
+            Progress::Growing => "growing",
+            Progress::Left => "left",
+        }
+    }
+}
+
 /// One file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
     /// Which.
     pub path: PathBuf,
+    /// The store that it was found in.
+    pub store: Option<PathBuf>,
+    /// How far it is.
+    pub progress: Progress,
+    /// Whether checksums prove its bytes.
+    pub has_checksums: bool,
+    /// Slots that are not closed yet.
+    pub open_slots: u64,
     /// What it is.
     pub form: Form,
     /// Its length.
@@ -224,17 +285,16 @@ impl FileReport {
 
     /// Notes a span that lacks packets. Beyond the bound it is joined with the last one of its reason.
     pub(super) fn lack(&mut self, missing: Missing) {
+        if let Some(last) = self.missing.last_mut().filter(|last| last.goes_on(&missing)) {
+            return last.join(&missing);
+        }
         if self.missing.len() < LISTED_MAX {
             return self.missing.push(missing);
         }
         self.missing_joined += 1;
         match self.missing.iter_mut().rev().find(|last| last.reason == missing.reason) {
             Some(last) => {
-                last.from_ns = last.from_ns.min(missing.from_ns);
-                last.to_ns = last.to_ns.zip(missing.to_ns).map(|(one, other)| one.max(other));
-                last.lost_min = last.lost_min.saturating_add(missing.lost_min);
-                last.lost_max =
-                    last.lost_max.zip(missing.lost_max).map(|(one, other)| one.saturating_add(other));
+                last.join(&missing);
                 last.of.clear();
             }
             None => self.missing.push(missing), // there are few reasons
