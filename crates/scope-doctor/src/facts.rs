@@ -149,6 +149,25 @@ impl WaitedFacts {
     }
 }
 
+/// One volume of the store, as the run told of it last.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeFacts {
+    /// Its folder.
+    pub path: String,
+    /// Packets that the ring recycled before they were written.
+    pub missed: u64,
+    /// Packets that it wrote.
+    pub stored: u64,
+    /// `writing`, `failing`, `held` or `full`.
+    pub state: String,
+    /// Why it fails.
+    pub error: Option<String>,
+    /// How it writes.
+    pub way: String,
+    /// It was failing, held or full at some time.
+    pub refused: Option<String>,
+}
+
 /// Another run in the same log.
 #[derive(Clone, Debug, Default)]
 pub struct OtherRun {
@@ -242,6 +261,8 @@ pub struct Facts {
     pub busy_max: f64,
     /// Longest that the process stood still while packets were lost, seconds.
     pub stalled_s: f64,
+    /// Volumes of its store.
+    pub volumes: Vec<VolumeFacts>,
     /// Packets truncated to what a segment can keep.
     pub cut_by_segment: u64,
     /// Packets that came after windows that they belong to may have been over.

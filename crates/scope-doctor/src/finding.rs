@@ -17,6 +17,8 @@ pub enum Stage {
     Dumps,
     /// The disk that dumps are written to.
     DumpDisk,
+    /// A disk of the store.
+    Store,
     /// The run as a whole.
     Run,
 }
@@ -32,6 +34,7 @@ impl Stage {
             Stage::Ring => "ring",
             Stage::Dumps => "dumps",
             Stage::DumpDisk => "dump disk",
+            Stage::Store => "store",
             Stage::Run => "run",
         }
     }

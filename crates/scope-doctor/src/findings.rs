@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, NicFacts, State};
 use super::finding::{Finding, Stage, Sureness};
-use super::{dump_findings, packet_findings, silence};
+use super::{dump_findings, packet_findings, silence, store_findings};
 use scope_machine::nic::{Nic, altered_advice};
 use scope_source::spec::escape;
 use scope_spelling::printable::shell_word;
@@ -21,6 +21,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     silence::add(facts, &mut found);
     run(facts, &mut found);
     dump_findings::add(facts, &mut found);
+    store_findings::add(facts, &mut found);
     log(facts, &mut found);
     altered(facts, &mut found);
     idle(facts, &mut found);

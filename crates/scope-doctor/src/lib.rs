@@ -16,6 +16,7 @@
 //! | `findings` | from facts to findings: no file, no clock |
 //! | `packet_findings` | those about packets that were lost, stage by stage |
 //! | `dump_findings` | those about dumps |
+//! | `store_findings` | those about the store |
 //! | `silence` | those about a run whose log just stops |
 //!
 //! Doctor never contacts the run: it works on one that hangs, and on one that is long dead.
@@ -29,6 +30,7 @@ pub mod log;
 mod packet_findings;
 mod runs;
 mod silence;
+mod store_findings;
 pub mod system;
 
 pub use facts::{Facts, State};

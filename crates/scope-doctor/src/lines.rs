@@ -1,6 +1,6 @@
 //! Facts out of the lines of a log: what each event adds to what is known of its run.
 
-use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, WaitedFacts};
+use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, VolumeFacts, WaitedFacts};
 use scope_events::counts::{self, ByWord, Dump, Nic, SourceCounts};
 use scope_events::event::WarningKind;
 use scope_events::{Content, Event, Line, event};
@@ -74,6 +74,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                     hits: status.hits,
                     hits_rationed: status.hits_rationed,
                     nic: status.nic,
+                    volumes: status.stores,
                 },
             );
             if facts.continues && facts.losses_logged.is_empty() {
@@ -111,6 +112,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                     hits: totals.hits,
                     hits_rationed: totals.hits_rationed,
                     nic: totals.nic,
+                    volumes: totals.stores,
                 },
             );
         }
@@ -119,12 +121,20 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
             facts.ended_why = clean(end.why);
             facts.dumps_thrown_away = end.dumps_open.unwrap_or(0);
         }
-        Event::Hit(_)
+        Event::StoreState(state) if state.state != "writing" => {
+            let text = clean(state.text);
+            volume_of(facts, state.volume).refused.get_or_insert(text);
+        }
+        Event::StoreState(_)
+        | Event::Hit(_)
         | Event::Hits(_)
         | Event::Together(_)
         | Event::Exec(_)
         | Event::Alarm(_)
         | Event::Deleted(_)
+        | Event::StoreFile(_)
+        | Event::StoreDeleted(_)
+        | Event::StoreMissed(_)
         | Event::ClockStep(_)
         | Event::Note(_)
         | Event::Reload(_) => {}
@@ -163,6 +173,7 @@ struct Counts {
     hits: BTreeMap<String, ByWord>,
     hits_rationed: u64,
     nic: BTreeMap<String, Nic>,
+    volumes: Vec<counts::Volume>,
 }
 
 fn take_counts(facts: &mut Facts, counts: Counts) {
@@ -187,6 +198,24 @@ fn take_counts(facts: &mut Facts, counts: Counts) {
         *sum = sum.saturating_add(hits);
     }
     take_nics(facts, counts.nic);
+    for volume in counts.volumes.into_iter().take(KEPT_MAX) {
+        let own = volume_of(facts, volume.path);
+        (own.missed, own.stored) = (volume.missed.packets, volume.stored.packets);
+        (own.state, own.way) = (clean(volume.state), clean(volume.way));
+        own.error = volume.error.map(clean);
+    }
+}
+
+/// What is known of the volume with this folder.
+fn volume_of(facts: &mut Facts, path: String) -> &mut VolumeFacts {
+    let path = clean(path);
+    let known = facts.volumes.iter().position(|volume| volume.path == path);
+    let at = known.unwrap_or_else(|| {
+        facts.volumes.truncate(KEPT_MAX); // a log may say anything
+        facts.volumes.push(VolumeFacts { path, ..VolumeFacts::default() });
+        facts.volumes.len() - 1
+    });
+    &mut facts.volumes[at]
 }
 
 fn softnet(softnet: counts::Softnet) -> Softnet {

@@ -47,6 +47,30 @@ fn dropped_packets_of_unknown_cause_are_possible() {
 }
 
 #[test]
+fn a_disk_of_the_store_that_was_too_slow_or_failed_is_a_place_of_loss() {
+    let record = |state: &str| {
+        format!(
+            "{{\"event\": \"fixture\", \"imitates\": \"a run with two volumes\"}}\n\
+             {{\"event\": \"start\", \"logged\": \"2026-11-23T10:00:00Z\", \"run_id\": \"01\"}}\n{state}\
+             {{\"event\": \"status\", \"logged\": \"2026-11-23T10:00:10Z\", \"run_id\": \"01\", \"stores\": [\
+             {{\"path\": \"/a\", \"stored\": {{\"packets\": 900}}, \"missed\": {{\"packets\": 100}}, \
+             \"state\": \"writing\", \"way\": \"pwrite\"}}, \
+             {{\"path\": \"/b\", \"stored\": {{\"packets\": 5}}, \"missed\": {{\"packets\": 0}}, \"state\": \"writing\"}}]}}\n"
+        )
+    };
+    let found = recorded(&record(""));
+    check(&found, "store_slow", Stage::Store, Sureness::Certain, 100, "--store DIR1 --store DIR2");
+    assert_eq!(found.iter().filter(|finding| finding.stage == Stage::Store).count(), 1, "{found:#?}");
+    let failing = "{\"event\": \"store_state\", \"logged\": \"2026-11-23T10:00:05Z\", \"run_id\": \"01\", \
+                   \"volume\": \"/a\", \"state\": \"failing\", \"text\": \"Input/output error (os error 5)\"}\n";
+    let found = recorded(&record(failing));
+    check(&found, "store_failing", Stage::Store, Sureness::Certain, 100, "dmesg");
+    let found =
+        recorded(&record(&failing.replace("failing", "held").replace("Input", "holds leave no room: Input")));
+    check(&found, "store_held", Stage::Store, Sureness::Certain, 100, "hold list");
+}
+
+#[test]
 fn dropped_packets_that_capture_got_are_no_loss() {
     let found = recorded(
         &include_str!("recorded/e1000e_dropped.jsonl")

@@ -95,7 +95,7 @@ pub use failure::Failure;
 pub use interfaces::InterfaceStatus;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
-pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry};
+pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry, StoreLimits, StorePlan, VolumePlan};
 pub use roles::serve_if_asked;
 pub use run::{ring_config, run};
 pub use space::SpaceSummary;

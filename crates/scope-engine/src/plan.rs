@@ -8,6 +8,7 @@ use scope_packet::LinkType;
 use scope_rights::RightsPlan;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
+use scope_spelling::values::SizeOrShare;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,43 @@ pub struct DumpPlan {
     pub exec: Option<ExecPlan>,
 }
 
+/// The store: what goes into it, and where.
+#[derive(Clone, Debug)]
+pub struct StorePlan {
+    /// Its volumes.
+    pub volumes: Vec<VolumePlan>,
+    /// How often what is new goes to the disk for good.
+    pub flush: Duration,
+    /// Bytes of the ring that it may hold while disks are slow.
+    pub behind: u64,
+    /// Only packets that it matches are stored.
+    pub filter: Option<Filter>,
+    /// At most so many bytes of each packet are stored; 0: all.
+    pub snap: u32,
+    /// Each file's hash joins a chain.
+    pub chain: bool,
+}
+
+/// One volume of the store.
+#[derive(Clone, Debug)]
+pub struct VolumePlan {
+    /// Its folder, absolute.
+    pub folder: PathBuf,
+    /// Its longest file, bytes; `None`: as its budget says.
+    pub file_bytes: Option<u64>,
+}
+
+/// What one volume may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// Bytes of all its files.
+    pub budget: Option<SizeOrShare>,
+    /// How far back its files reach at most, ns.
+    pub age_ns: Option<i64>,
+    /// Free space that it leaves on its file system.
+    pub min_free: Option<SizeOrShare>,
+}
+
 /// One run: what stays as it is while it goes, and what a reload may change.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -84,6 +122,8 @@ pub struct Fixed {
     pub folder: Option<PathBuf>,
     /// How dumps are written.
     pub dump: DumpPlan,
+    /// The store, if there is one.
+    pub store: Option<StorePlan>,
     /// Where the whole ring goes at the end.
     pub ring_out: Option<PathBuf>,
     /// The configuration that reproduces this run; goes into the log as it is.
@@ -104,6 +144,8 @@ pub struct Live {
     pub dumps_max: usize,
     /// The run ends after so many dumps, those from before a reload included.
     pub exit_after: Option<u64>,
+    /// What each volume of the store may take, in their order.
+    pub store_limits: Vec<StoreLimits>,
 }
 
 /// Name that dumps by hand have in the place of a trigger's.
@@ -125,8 +167,20 @@ impl Live {
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 9] =
-        ["trigger", "dump", "before", "after", "holdoff", "holdoff-key", "single", "exit-after", "dumps-max"];
+    pub const KEYS: [&'static str; 12] = [
+        "trigger",
+        "dump",
+        "before",
+        "after",
+        "holdoff",
+        "holdoff-key",
+        "single",
+        "exit-after",
+        "dumps-max",
+        "store-budget",
+        "store-age",
+        "store-min-free",
+    ];
 }
 
 impl Fixed {

@@ -16,6 +16,7 @@ use scope_events::now_ns;
 use scope_packet::{DropReason, Drops};
 use scope_ring::WorkerCounts;
 use scope_source::{SourceCounters, SourceError};
+use scope_store::VolumeReport;
 use scope_trigger::HitCounts;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct Status {
     pub hits: u64,
     /// The same by trigger, in the order of the triggers; fires by hand stand as `manual`.
     pub hits_by_trigger: Vec<(String, HitCounts)>,
+    /// Every volume of the store; what is behind over all of them is what was published and isn't dealt with.
+    pub stores: Vec<VolumeReport>,
     /// Where the budget of dumps stands, if there is one.
     pub space: Option<Usage>,
     /// Every worker.
@@ -209,6 +212,7 @@ impl StatusTaker {
             dumps_done: shared.dumps.done(),
             hits: hits_by_trigger.iter().map(|(_, hits)| hits.total()).sum(),
             hits_by_trigger,
+            stores: Vec::new(),
             space: None,
             workers,
             sources,

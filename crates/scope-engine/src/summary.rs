@@ -18,6 +18,7 @@ use scope_machine::ClockState;
 use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
 use scope_spelling::time::iso;
+use scope_store::VolumeReport;
 use scope_trigger::HitCounts;
 use serde_json::Value;
 use std::path::Path;
@@ -83,6 +84,10 @@ pub struct Summary {
     pub cut: u64,
     /// Of these: cut to what a segment can keep.
     pub cut_by_segment: u64,
+    /// The volumes of the store.
+    pub stores: Vec<VolumeReport>,
+    /// The latest capture time, ns.
+    pub heard_ns: Option<i64>,
     /// What dumps take, where that is bounded.
     pub space: Option<SpaceSummary>,
     /// What became of commands after dumps, where there are any.
@@ -136,6 +141,7 @@ impl Summary {
             annexes_left_out: self.annexes_left_out,
             cut: self.cut,
             cut_by_segment: Some(self.cut_by_segment),
+            stores: self.stores.iter().map(|report| volume(report, self.heard_ns)).collect(),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),
             warnings: self.warnings.clone(),
@@ -148,6 +154,30 @@ impl Amount {
     /// As summary and log have it.
     pub(crate) fn facts(&self) -> counts::Amount {
         counts::Amount { packets: self.packets, bytes: self.bytes }
+    }
+}
+
+/// One volume of the store; `heard_ns` is the latest capture time by now.
+pub(crate) fn volume(report: &VolumeReport, heard_ns: Option<i64>) -> counts::Volume {
+    let amount =
+        |amount: scope_store::Amount| counts::Amount { packets: amount.packets, bytes: amount.bytes };
+    let waits_ns = heard_ns.zip(report.behind_since_ns).map_or(0, |(now, since)| now.saturating_sub(since));
+    counts::Volume {
+        path: report.path.display().to_string(),
+        stored: amount(report.stored),
+        filtered: amount(report.filtered),
+        missed: amount(report.missed),
+        behind: amount(report.behind),
+        deleted: amount(report.deleted),
+        behind_ms: waits_ns.max(0) as u64 / 1_000_000,
+        budget: report.budget,
+        used: report.used,
+        oldest: report.oldest_ns.map(iso),
+        files: report.files,
+        state: report.state.word().to_string(),
+        way: report.way.clone(),
+        error: report.error.clone(),
+        missed_span: report.missed_span_ns.map(|(from_ns, to_ns)| span(from_ns, to_ns)),
     }
 }
 

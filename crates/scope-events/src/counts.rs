@@ -273,6 +273,40 @@ facts! {
         exec_skipped: u64,
     }
 
+    /// One volume of the store. Over all volumes: published = stored + filtered + missed + behind.
+    Volume {
+        /// its folder
+        path: String,
+        /// what is on its disk for good, of this run
+        stored: Amount,
+        /// what `--store-filter` left out
+        filtered: Amount,
+        /// what the ring recycled before it was written
+        missed: Amount,
+        /// what is still to be written
+        behind: Amount,
+        /// what was deleted to keep its bounds, in this run, whichever run had stored it
+        deleted: Amount,
+        /// how long ago the oldest packet that is still to be written was captured, ms
+        behind_ms: u64,
+        /// bytes that it may take; null: no bound but free space
+        budget: Option<u64>,
+        /// bytes that it takes, reserves included
+        used: u64,
+        /// time of the oldest packet in it, of any run; null: there is none
+        oldest: Option<String>,
+        /// files in it
+        files: u64,
+        /// `writing`, `failing`, `held` (holds leave no room) or `full`
+        state: String,
+        /// how it writes, and if it is not the fastest way, why
+        way: String,
+        /// why it fails; null: it does not
+        error: Option<String>,
+        /// first and last time of what it missed; null: nothing, or unknown
+        missed_span: Option<Span>,
+    }
+
     /// Everything that a run counted, but its dumps one by one.
     Totals {
         /// what workers received
@@ -321,6 +355,8 @@ facts! {
         cut: u64,
         /// of these, longer than a segment keeps; logs of older versions have `cut` alone
         cut_by_segment: Option<u64>,
+        /// the volumes of the store, if there are any
+        stores: Vec<Volume>,
         /// what dumps take, where that is bounded, else null
         dump_space: Option<DumpSpace>,
         /// commands after dumps, else null

@@ -1,6 +1,6 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
-use crate::counts::{Amount, ByWord, Clock, Dump, Nic, Softnet, SourceCounts, Totals};
+use crate::counts::{Amount, ByWord, Clock, Dump, Nic, Softnet, SourceCounts, Span, Totals, Volume};
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
 use serde_json::Value;
@@ -177,6 +177,8 @@ facts! {
         cut_by_segment: Option<u64>,
         /// packets older than their worker's clock less its grace
         late: u64,
+        /// the volumes of the store, if there are any
+        stores: Vec<Volume>,
         /// figures of each source and worker
         sources: Vec<SourceCounts>,
         /// hits by trigger and verdict
@@ -285,6 +287,64 @@ facts! {
         bytes: u64,
         /// the flag that allowed it
         why: String,
+    }
+
+    /// A file of the store is complete, or was closed after a run that died.
+    StoreFile {
+        /// the volume's folder
+        volume: String,
+        /// its name
+        file: String,
+        /// the span of its packets
+        span: Flat<Span>,
+        /// packets in it
+        packets: u64,
+        /// its bytes
+        bytes: u64,
+        /// its run had died: packets known to be cut off
+        cut_off: Rare<u64>,
+        /// with --store-chain: its hash, which is the head of the chain
+        hash: Rare<String>,
+    }
+
+    /// A file of the store was deleted to keep a bound.
+    StoreDeleted {
+        /// the volume's folder
+        volume: String,
+        /// its name
+        file: String,
+        /// the span of its packets
+        span: Flat<Span>,
+        /// packets in it
+        packets: u64,
+        /// bytes that it took
+        bytes: u64,
+        /// a hash of what it held: of the chain, or of its segments' hashes
+        hash: String,
+        /// the bound that it stood against
+        why: String,
+    }
+
+    /// A volume's state has changed.
+    StoreState {
+        /// the volume's folder
+        volume: String,
+        /// `writing`, `failing`, `held` (holds leave no room) or `full`
+        state: String,
+        /// the same, in plain words
+        text: String,
+    }
+
+    /// Packets were recycled before the store could write them.
+    StoreMissed {
+        /// the volume's folder
+        volume: String,
+        /// packets
+        packets: u64,
+        /// their captured bytes
+        bytes: u64,
+        /// their span; null: unknown
+        span: Option<Span>,
     }
 
     /// A captured interface has changed.
@@ -538,6 +598,14 @@ events! {
     "alarm" => Alarm(Alarm),
     /// Dumps were deleted to make room.
     "deleted" => Deleted(Deleted),
+    /// A file of the store is complete.
+    "store_file" => StoreFile(StoreFile),
+    /// A file of the store was deleted to keep a bound.
+    "store_deleted" => StoreDeleted(StoreDeleted),
+    /// A volume of the store works, fails, or has no room.
+    "store_state" => StoreState(StoreState),
+    /// The store was too slow for some packets.
+    "store_missed" => StoreMissed(StoreMissed),
     /// A captured interface has changed.
     "interface" => Interface(Interface),
     /// The system's clock, or a card's, was set.

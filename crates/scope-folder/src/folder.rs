@@ -6,8 +6,8 @@
 
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat, mkdirat, openat,
-    readlinkat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat,
+    mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -28,11 +28,35 @@ const OTHERS: Mode = Mode::RWXO;
 /// Mode of the files of `nobody`, user or group: programs that have nothing to do with each other are that
 /// one.
 const MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o600);
-/// Mode of folders: the owner writes, the group reads.
+/// Modes of folders, as those of files: the owner writes, the group reads.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o750);
 const FOLDER_MODE_OF_NOBODY: Mode = Mode::from_raw_mode(0o700);
 /// The number of `nobody` and of its group.
 const NOBODY: u32 = 65534;
+
+/// What stands in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Length, bytes.
+    pub len: u64,
+    /// What it takes of the disk, bytes: also what is reserved behind its end.
+    pub taken: u64,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A plain file.
+    File,
+    /// A folder.
+    Folder,
+    /// Anything else: a link, a pipe, a device.
+    Other,
+}
 
 /// An open folder. Its path is for words only.
 #[derive(Debug)]
@@ -175,7 +199,6 @@ impl Folder {
     fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
         let part = part_name(name);
         let file = self.create_new(&part)?;
-        fchmod(&file, mode())?;
         Ok(Draft { folder: self, name, file, part: Some(part) })
     }
 
@@ -192,9 +215,17 @@ impl Folder {
         }
     }
 
-    /// A new file for writing; fails where the name is taken.
+    /// A new file for writing, with the mode of all files; fails where the name is taken.
+    ///
+    /// # Errors
+    /// The system's; then nothing is left behind.
     pub fn create_new(&self, name: &OsStr) -> io::Result<File> {
-        self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+        let file = self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        if let Err(error) = fchmod(&file, mode()) {
+            let _ = self.remove(name);
+            return Err(error.into());
+        }
+        Ok(file)
     }
 
     /// A file to append to, made where it isn't there. Nothing but a plain file with one name is opened, and
@@ -302,6 +333,97 @@ impl Folder {
         }
     }
 
+    /// The folder `name` in it. No link is followed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn below(&self, name: &OsStr) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(&self.handle, name, flags, Mode::empty())?;
+        Ok(Folder { handle, path: self.path.join(name), ahead: Mutex::default() })
+    }
+
+    /// As [`Folder::below`]; made where it isn't there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_below(&self, name: &OsStr) -> io::Result<Folder> {
+        match mkdirat(&self.handle, name, folder_mode()) {
+            Err(Errno::EXIST) => self.below(name),
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                let made = self.below(name)?;
+                fchmod(made.open_itself()?, folder_mode())?; // the umask may have taken the group's rights
+                Ok(made)
+            }
+        }
+    }
+
+    /// Removes the folder `name` in it, which must be empty.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_below(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.handle, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// What stands in it, by name.
+    ///
+    /// # Errors
+    /// The system's. What is gone before it can be looked at is omitted.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for found in Dir::new(self.open_itself()?)? {
+            let name = OsStr::from_bytes(found?.file_name().to_bytes()).to_os_string();
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Some(stat) = self.stat(&name)? else { continue };
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => EntryKind::File,
+                FileType::Directory => EntryKind::Folder,
+                _ => EntryKind::Other,
+            };
+            let bytes = |number: i64| u64::try_from(number).unwrap_or(0);
+            entries.push(Entry { name, kind, len: bytes(stat.st_size), taken: bytes(stat.st_blocks) * 512 });
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Opens the plain file `name`, which is there and belongs to this user, for writing.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn writing(&self, name: &OsStr) -> io::Result<File> {
+        let file = self.open_plain(name, OFlags::WRONLY)?;
+        expect_own(&fstat(&file)?)?;
+        Ok(file)
+    }
+
+    /// Opens the plain file `name` for reading.
+    ///
+    /// # Errors
+    /// The system's; [`crate::NotPlain`] within the error says what stands there instead.
+    pub fn reading(&self, name: &OsStr) -> io::Result<File> {
+        self.open_plain(name, OFlags::RDONLY)
+    }
+
+    /// Gives a file another name by one act; fails where that is taken.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE) {
+            // A file system that can't say so: a second name is given only where it is free.
+            Err(Errno::INVAL) => {
+                linkat(&self.handle, from, &self.handle, to, AtFlags::empty())?;
+                self.remove(from)
+            }
+            other => Ok(other?),
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
@@ -333,6 +455,14 @@ impl Folder {
         Ok(file)
     }
 
+    /// Looked at before and after, as in [`Folder::open_log`].
+    fn open_plain(&self, name: &OsStr, how: OFlags) -> io::Result<File> {
+        self.is_plain_or_free(name)?;
+        let file = self.open_file(name, how | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+        expect_plain(&fstat(&file)?)?;
+        Ok(file)
+    }
+
     fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         Ok(openat(&self.handle, name, flags | OFlags::CLOEXEC, mode())?.into())
     }
@@ -340,9 +470,18 @@ impl Folder {
 
 /// Mode of files that this process makes, by who it is now.
 fn mode() -> Mode {
+    if is_nobody() { MODE_OF_NOBODY } else { MODE }
+}
+
+/// The same for folders.
+fn folder_mode() -> Mode {
+    if is_nobody() { FOLDER_MODE_OF_NOBODY } else { FOLDER_MODE }
+}
+
+/// Whether this process is `nobody`, or in its group.
+fn is_nobody() -> bool {
     // These never fail.
-    let nobody = geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY;
-    if nobody { MODE_OF_NOBODY } else { MODE }
+    geteuid().as_raw() == NOBODY || getegid().as_raw() == NOBODY
 }
 
 impl AsFd for Folder {
@@ -679,6 +818,53 @@ mod tests {
             folder.give_name(file, OsStr::new(name)).unwrap();
         }
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_folder_below_is_made_once_listed_and_removed_when_it_is_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, day) = (Folder::open(root.path()).unwrap(), OsStr::new("2026-11-20"));
+        assert_eq!(folder.below(day).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for _ in 0..2 {
+            drop(folder.make_below(day).unwrap().create_new(OsStr::new("a")));
+        }
+        let below = folder.below(day).unwrap();
+        let found = |folder: &Folder| -> Vec<(String, EntryKind, u64)> {
+            let entries = folder.entries().unwrap().into_iter();
+            entries.map(|entry| (entry.name.into_string().unwrap(), entry.kind, entry.len)).collect()
+        };
+        std::os::unix::fs::symlink("a", root.path().join("2026-11-20/b")).unwrap();
+        std::fs::write(root.path().join("2026-11-20/c"), "four").unwrap();
+        let (file, other) = (EntryKind::File, EntryKind::Other);
+        let names = [("a".into(), file, 0), ("b".into(), other, 1), ("c".into(), file, 4)];
+        assert_eq!(found(&below), names);
+        assert_eq!(found(&folder)[0].1, EntryKind::Folder);
+        assert_eq!(mode(&root.path().join(day)), if geteuid().as_raw() == NOBODY { 0o700 } else { 0o750 });
+        assert_eq!(mode(&root.path().join("2026-11-20/a")) & 0o137, 0);
+        assert_eq!(folder.remove_below(day).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
+        for name in ["a", "b", "c"] {
+            below.remove(OsStr::new(name)).unwrap();
+        }
+        folder.remove_below(day).unwrap();
+        assert!(folder.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_gets_another_name_over_no_other_file_and_only_a_plain_one_is_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let [a, b, link] = ["a", "b", "link"].map(OsStr::new);
+        drop([a, b].map(|name| folder.create_new(name).unwrap()));
+        assert_eq!(folder.rename(a, b).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        folder.remove(b).unwrap();
+        folder.rename(a, b).unwrap();
+        std::os::unix::fs::symlink("b", root.path().join("link")).unwrap();
+        folder.writing(b).unwrap().write_all(b"x").unwrap();
+        assert_eq!(io::read_to_string(folder.reading(b).unwrap()).unwrap(), "x");
+        for refused in [folder.writing(link), folder.reading(link)] {
+            assert!(refused.unwrap_err().to_string().contains("a symbolic link"));
+        }
+        assert_eq!(folder.writing(a).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -92,6 +92,7 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     for Writable { folder, folder_use, .. } in writable {
         let rights = match folder_use {
             FolderUse::Own => write,
+            FolderUse::OwnWithFolders => write | AccessFs::MakeDir | AccessFs::RemoveDir,
             FolderUse::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
             // There a file has another name until it is whole.
             FolderUse::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,

@@ -66,6 +66,8 @@ pub struct Writable<'a> {
 pub enum FolderUse {
     /// The run's own: files are made, read, written and removed there.
     Own,
+    /// As [`FolderUse::Own`], and folders are made and removed there: one for each day of a store.
+    OwnWithFolders,
     /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before
     /// rights are given up.
     NewName,
@@ -74,19 +76,19 @@ pub enum FolderUse {
 /// What makes all of `places` writable for `user`, as command lines.
 fn give_to(user: &str, places: &[Writable<'_>]) -> String {
     let user = shell_word(user);
-    let of = |wanted: FolderUse| {
-        let wanted: Vec<Writable<'_>> =
-            places.iter().filter(|writable| writable.folder_use == wanted).copied().collect();
+    let of = |others: bool| {
+        let is_wanted = |writable: &&Writable<'_>| (writable.folder_use == FolderUse::NewName) == others;
+        let wanted: Vec<Writable<'_>> = places.iter().filter(is_wanted).copied().collect();
         user::folders(&wanted)
     };
-    let own = of(FolderUse::Own);
+    let own = of(false);
     let mut commands = Vec::new();
     if !own.is_empty() {
         let folders: Vec<String> = own.iter().map(shell_word).collect();
         commands.push(format!("give the folder to this user by: chown -R {user} {}", folders.join(" ")));
     }
     // Others' folder, perhaps the system's: it isn't ours to give away.
-    for folder in of(FolderUse::NewName).iter().filter(|folder| !own.contains(folder)) {
+    for folder in of(true).iter().filter(|folder| !own.contains(folder)) {
         let new = shell_word(folder.join("dumps"));
         commands.push(format!("name a file in a folder of this user, made by: install -d -o {user} {new}"));
     }

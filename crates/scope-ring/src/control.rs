@@ -178,9 +178,11 @@ pub struct SegmentControl {
     pub times: [AtomicI64; 4],
     /// Place in the order of sealing over all lanes. Valid once sealed.
     pub sealed_order: AtomicU64,
+    /// The lane's captured bytes up to its end. Valid once sealed.
+    pub bytes_after: AtomicU64,
     /// The lane's drops by reason before it.
     pub drops_before: [AtomicU64; REASONS],
-    padding: [u64; 21 - REASONS],
+    padding: [u64; 20 - REASONS],
 }
 
 /// How far a segment is committed.

@@ -26,6 +26,7 @@
 //! | [`writer`] | append, commit, seal |
 //! | `stream` | the open segment's bytes, written at memory speed |
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
+//! | [`segments`] | following the ring segment by segment, for whoever takes them whole |
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
@@ -56,6 +57,7 @@ mod region;
 pub mod registry;
 pub mod ring;
 pub mod search;
+pub mod segments;
 mod spans;
 mod stream;
 mod summarizer;
@@ -68,7 +70,7 @@ pub use blocks::Blocks;
 pub use budget::Allowance;
 pub use claims::ClaimGroup;
 pub use config::{RingConfig, Share};
-pub use control::{Committed, SegmentTimes, WorkerCounts};
+pub use control::{Committed, Published, SegmentTimes, WorkerCounts};
 pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;
@@ -78,6 +80,7 @@ pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};
 pub use registry::{InterfaceEntry, Interfaces};
 pub use ring::{LaneInfo, Ring, RingCounters};
 pub use search::{Column, KeyTest, Matches, SegmentQueue};
+pub use segments::{Missed, SegmentReader, Taken};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
 pub use summary::{Summaries, Summary};

@@ -8,7 +8,8 @@ use crate::ring::Ring;
 use crate::search::{Column, KeyTest, Matches, Picked};
 use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-use scope_packet::segment::{self, SegmentId};
+use scope_packet::segment::{self, Foot, SegmentId};
+use scope_packet::{DropReason, Drops};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +51,7 @@ impl Pinned {
     }
 
     /// One more hold on the same segment; `None` where it has as many as can be counted.
-    pub(crate) fn again(&self) -> Option<Pinned> {
+    pub fn again(&self) -> Option<Pinned> {
         protocol::pin_again(&self.ring.region().segment(self.slot).word)
             .then(|| Pinned { ring: self.ring.clone(), ..*self })
     }
@@ -75,6 +76,16 @@ impl Pinned {
         self.first_packet
     }
 
+    /// Bytes of the segment, a power of two.
+    pub fn segment_bytes(&self) -> usize {
+        self.ring.segment_bytes()
+    }
+
+    /// Interfaces that the run knows by now: those of all packets that were committed before are among them.
+    pub fn interfaces(&self) -> u32 {
+        self.ring.region().header().interfaces.load(Ordering::Acquire)
+    }
+
     /// How far it is committed by now.
     pub fn committed(&self) -> Committed {
         protocol::committed(self.ring.region().segment(self.slot))
@@ -94,6 +105,46 @@ impl Pinned {
                 unordered: control.unordered.load(Ordering::Relaxed) != 0,
                 sealed_order: control.sealed_order.load(Ordering::Relaxed),
             }
+        })
+    }
+
+    /// Captured bytes of the lane before the segment.
+    pub fn bytes_before(&self) -> u64 {
+        self.ring.region().segment(self.slot).bytes_before.load(Ordering::Relaxed)
+    }
+
+    /// Captured bytes of the lane up to the segment's end, once sealed.
+    pub fn bytes_after(&self) -> Option<u64> {
+        let control = self.ring.region().segment(self.slot);
+        self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
+    }
+
+    /// The foot of the segment as if it ended at `committed`, which was read before; `None`: no packet yet. The
+    /// span of times may be that of later packets, too.
+    pub fn foot(&self, committed: Committed) -> Option<Foot> {
+        let last = self.entry(committed.packets.checked_sub(1)?).offset();
+        let time_ns = |from| self.blocks(from, committed.bytes).next().map(|block| block.time_ns());
+        let (min_ns, max_ns, unordered) = self.span()?;
+        let control = self.ring.region().segment(self.slot);
+        let mut drops_before = Drops::default();
+        for reason in DropReason::ALL {
+            drops_before.add(reason, control.drops_before[reason as usize].load(Ordering::Relaxed));
+        }
+        Some(Foot {
+            run_id: self.id.run,
+            lane: self.id.lane,
+            link_type: self.ring.lane_info(self.id.lane).link_type,
+            unordered,
+            sequence: self.id.sequence,
+            first_packet: self.first_packet,
+            packets: committed.packets,
+            block_bytes: committed.bytes,
+            first_ns: time_ns(0)?,
+            last_ns: time_ns(last)?,
+            min_ns,
+            max_ns,
+            bytes_before: control.bytes_before.load(Ordering::Relaxed),
+            drops_before,
         })
     }
 

@@ -192,6 +192,12 @@ impl Ring {
         })
     }
 
+    /// Where its segments lie: addresses only, for whoever tells the kernel of this memory. Segments follow
+    /// each other without a gap, from a page on.
+    pub fn addresses(&self) -> Range<*const u8> {
+        self.region.slots()
+    }
+
     /// What its memory is, as it is now; see [`Region::memory`].
     pub fn memory(&self) -> RingMemory {
         self.region.memory()

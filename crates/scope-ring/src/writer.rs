@@ -294,6 +294,7 @@ impl LaneWriter {
             unordered,
             sealed_order: ring.next_sealed_order(),
         };
+        control.bytes_after.store(self.captured_bytes, Ordering::Relaxed); // before the sealed bit, as times are
         let sealed = Committed { sealed: true, packets: foot.packets, bytes: foot.block_bytes };
         protocol::seal(control, ring.region().lane(self.lane), self.published(), sealed, &times);
         ring.give_back(open.slot);

@@ -121,8 +121,8 @@ pub trait Disk {
     /// Reserves the space up to `bytes` without changing the file's length.
     fn reserve(&mut self, file: FileNumber, bytes: u64) -> io::Result<()>;
 
-    /// Begins something; where the queue is full, it waits until there is a place. What a write has written
-    /// is only known from [`Disk::finish`].
+    /// Begins something; where the queue is full, it waits until there is a place. Whether it was done is
+    /// known from [`Disk::finish`], also of what could not even be begun.
     fn begin(&mut self, begun: Begun) -> io::Result<()>;
 
     /// What has finished. Waits up to `wait` for the first one if anything was begun; with zero it doesn't.
@@ -154,6 +154,18 @@ pub trait Disk {
 
     /// What is left.
     fn room(&mut self) -> io::Result<Room>;
+}
+
+/// Reads until `into` is full or the file ends; how many bytes.
+pub fn read_all(disk: &mut dyn Disk, name: &Path, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match disk.read(name, at + done as u64, &mut into[done..])? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(done)
 }
 
 impl Bytes {

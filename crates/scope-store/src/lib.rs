@@ -7,28 +7,44 @@
 //! | [`index`] | the block at a closed file's end |
 //! | [`segment`] | a segment out of a file, looked through |
 //! | [`stored`] | a file that is read |
+//! | [`record`], [`slot`] | flush records; what a flush and a closing write of a segment |
+//! | [`file_writer`], [`closing`] | a growing file, and how it ends |
+//! | [`files`] | the files of one link type, one behind the other |
+//! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`disk`] | what the store asks of a file system |
 //!
-//! Absent for now: continuous retention, volumes, recovery, search.
+//! Absent for now: volumes, search.
 
 pub mod chain;
 pub mod checks;
+pub mod closing;
+pub mod dealer;
 pub mod disk;
 pub mod file;
+pub mod file_writer;
+pub mod files;
 pub mod head;
 pub mod hold;
 pub mod index;
+pub mod io;
 pub mod name;
+pub mod record;
+pub mod recover;
+pub mod report;
 pub mod retain;
+pub mod salvage;
 pub mod segment;
+pub mod slot;
 pub mod stored;
 pub mod verify;
 pub mod volume;
 
 pub use checks::{Damage, Hash};
+pub use dealer::Dealer;
 pub use file::{StoreError, write_ring};
+pub use report::{Amount, VolumeReport, VolumeState};
 pub use segment::{SegmentFault, Statistics, StoredSegment};
 pub use stored::{Facts, State, StoredError, StoredFile};

@@ -214,6 +214,54 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Write dumps", value_hint = ValueHint::FilePath)]
     pub ring_out: Option<PathBuf>,
 
+    /// Store everything in this folder, too, as files that Wireshark opens; may be given several times: each
+    /// is a volume, and they share the load
+    #[arg(long, value_name = "DIR", help_heading = "Store on disk", value_hint = ValueHint::DirPath)]
+    pub store: Vec<PathBuf>,
+    /// Most bytes that a volume may take; beyond that its oldest files are deleted [default: none, but 5% of
+    /// the file system stays free where no bound is given]
+    ///
+    /// The n-th belongs to the n-th --store, a single one to all; so with --store-age, --store-min-free and
+    /// --store-file.
+    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_budget: Vec<String>,
+    /// How far back a volume reaches at most; older files are deleted
+    #[arg(long, value_name = "TIME", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_age: Vec<String>,
+    /// Free space that a volume leaves on its file system, such as 50GiB or 10%
+    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_min_free: Vec<String>,
+    /// Longest file of a volume [default: 1GiB, or an eighth of the budget if that is less]
+    #[arg(long, value_name = "SIZE", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_file: Vec<String>,
+    /// How often what is new goes to the disk for good: at most this much is lost if the power fails
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        help_heading = "Store on disk",
+        allow_hyphen_values = true
+    )]
+    pub store_flush: String,
+    /// How much of the ring the store may hold back while the disk is slow
+    #[arg(
+        long,
+        value_name = "SIZE|PERCENT",
+        default_value = "25%",
+        help_heading = "Store on disk",
+        allow_hyphen_values = true
+    )]
+    pub store_behind: String,
+    /// Store only packets that match this filter
+    #[arg(long, value_name = "EXPR", help_heading = "Store on disk")]
+    pub store_filter: Option<String>,
+    /// Store at most this many bytes of each packet; 0: all
+    #[arg(long, value_name = "BYTES", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_snap: Option<String>,
+    /// Chain the hashes of stored files in chain.jsonl, so that a changed or missing file is noticed
+    #[arg(long, help_heading = "Store on disk")]
+    pub store_chain: bool,
+
     /// Run this command after each dump, by /bin/sh -c, with the dump's facts in its environment:
     /// WIRESCOPE_FILE and others
     #[arg(long, value_name = "CMD", help_heading = "Run a command after each dump", value_hint = ValueHint::CommandString)]

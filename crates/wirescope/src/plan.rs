@@ -7,6 +7,7 @@ mod outputs;
 mod places;
 mod rights;
 pub mod sources;
+mod store;
 pub mod triggers;
 
 use crate::args::RunArgs;
@@ -138,6 +139,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
         faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
+    let (store, store_limits) = store::plan(args, &ring, vlan, &sources.link_types, look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =
@@ -162,11 +164,18 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,
         dump,
+        store,
         ring_out,
         config: args.settings.to_toml(),
         rights: Some(rights),
     };
-    let live = Live { triggers, before_ns: times.before_ns, dumps_max: dumps_max as usize, exit_after };
+    let live = Live {
+        triggers,
+        before_ns: times.before_ns,
+        dumps_max: dumps_max as usize,
+        exit_after,
+        store_limits,
+    };
     Ok(Planned {
         run: RunPlan { fixed, live },
         segments,

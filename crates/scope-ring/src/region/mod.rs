@@ -20,6 +20,7 @@ use crate::RingError;
 use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
 use memory::{Mapping, PAGE, SWAPPED, TRANSPARENT};
 pub(crate) use scope_machine::Machine;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 /// Bytes reserved for interface descriptions, sparse.
@@ -204,12 +205,18 @@ impl Region {
         unsafe { self.slots.base().add(slot as usize * self.layout.segment_bytes) }
     }
 
+    /// Where all slots lie: addresses only.
+    pub fn slots(&self) -> Range<*const u8> {
+        let base = self.slots.base().cast_const();
+        base..base.wrapping_add(self.layout.slots_bytes)
+    }
+
     /// Bytes `range` of a slot, for reading.
     ///
     /// # Safety
     /// Nobody writes these bytes while the slice lives: they are committed, and the slot is pinned or owned
     /// by the caller.
-    pub unsafe fn bytes(&self, slot: u32, range: std::ops::Range<usize>) -> &[u8] {
+    pub unsafe fn bytes(&self, slot: u32, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.layout.segment_bytes);
         // SAFETY: inside the slot by the assertion; not written to meanwhile by this function's contract.
         unsafe { std::slice::from_raw_parts(self.slot_base(slot).add(range.start), range.len()) }

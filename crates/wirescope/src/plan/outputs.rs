@@ -74,7 +74,7 @@ pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faul
         let fault =
             Fault::of("write").cause("only a trigger starts a dump of a capture file, and there is none");
         faults.add(fault.remedy(sentence![add(), trigger]).missing());
-    } else if args.ring_out.is_none() && args.summary.is_none() {
+    } else if args.ring_out.is_none() && args.summary.is_none() && args.store.is_empty() {
         let (ring_out, summary) =
             (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
         let fault = Fault::of("source")

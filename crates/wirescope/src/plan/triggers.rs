@@ -184,7 +184,8 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
     }
 }
 
-fn filter(
+/// A filter that the subject has.
+pub fn filter(
     of: Subject,
     text: &str,
     expression: &str,

@@ -1,0 +1,160 @@
+//! Following the ring segment by segment: everything published was taken, is missed, or is still to be taken.
+
+mod stand;
+
+use proptest::prelude::*;
+use scope_ring::budget::PinBudget;
+use scope_ring::{SegmentReader, Taken};
+use stand::{Dice, KIB, add_interface, feed, feed_segments, lane, ring};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Numbers of the packets that a taken segment has by now, each checked by its bytes.
+fn numbers(taken: &Taken) -> Vec<u64> {
+    let pinned = &taken.pinned;
+    let committed = pinned.committed();
+    let blocks = pinned.blocks(0, committed.bytes);
+    (pinned.first_packet()..)
+        .zip(blocks)
+        .map(|(number, block)| {
+            assert!(block.data() == stand::bytes_of(pinned.lane(), number, block.data().len()));
+            number
+        })
+        .collect()
+}
+
+#[test]
+fn an_open_segment_is_taken_once_it_has_a_packet_and_once_only() {
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(4)).take(4, 1));
+    assert!(reader.take().is_none());
+    assert!(writer.claim());
+    assert!(reader.take().is_none(), "no packet yet");
+    feed(&mut writer, 3, 1000);
+    let taken = reader.take().expect("three packets");
+    assert_eq!((numbers(&taken), taken.pinned.bytes_after()), (vec![0, 1, 2], None));
+    assert!(reader.take().is_none());
+    feed(&mut writer, 2, 1000);
+    assert_eq!(numbers(&taken), [0, 1, 2, 3, 4], "it goes on");
+    writer.seal();
+    assert_eq!(taken.pinned.bytes_after(), Some(5000));
+    reader.done(taken.pinned.id());
+    assert_eq!(reader.held(), 0);
+    let published = ring.counters().lanes[0];
+    assert_eq!(reader.rest(0, (published.packets, published.bytes)).packets, 0);
+}
+
+#[test]
+fn who_takes_too_late_knows_how_many_packets_and_bytes_it_missed() {
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(2)).take(2, 1));
+    feed_segments(&ring, &mut writer, 3);
+    let (first, second) = (reader.take().unwrap(), reader.take().unwrap());
+    assert!(reader.take().is_none(), "two may be held");
+    feed_segments(&ring, &mut writer, 60);
+    let end = second.pinned.first_packet() + u64::from(second.pinned.committed().packets);
+    reader.done(first.pinned.id());
+    reader.done(second.pinned.id());
+    drop((first, second));
+    let third = reader.take().expect("the oldest that is left");
+    assert_eq!(third.missed.first_packet, end);
+    assert_eq!(third.missed.packets, third.pinned.first_packet() - end);
+    assert_eq!(third.missed.bytes, third.missed.packets * 1000);
+    assert!(third.missed.packets > 0);
+}
+
+#[test]
+fn a_worker_that_can_wait_waits_for_what_is_taken_and_not_done() {
+    let ring = ring(32, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(4)).take(4, 1));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (own, ended) = (&ring, &ended);
+        let feeder = scope.spawn(move || {
+            for _ in 0..4000 {
+                while own.must_wait(0) {
+                    std::thread::yield_now();
+                }
+                feed(&mut writer, 16, 1000);
+            }
+            ended.store(true, Ordering::Release);
+        });
+        let (mut held, mut next) = (VecDeque::new(), 0);
+        loop {
+            let last = ended.load(Ordering::Acquire);
+            while let Some(taken) = reader.take() {
+                assert_eq!(taken.missed.packets, 0, "nothing is lost to speed");
+                held.push_back(taken);
+            }
+            let all_sealed = held.iter().all(|taken: &Taken| taken.pinned.committed().sealed);
+            if let Some(taken) = held.pop_front_if(|taken| taken.pinned.committed().sealed || last) {
+                assert_eq!(numbers(&taken).first(), Some(&next));
+                next += numbers(&taken).len() as u64;
+                reader.done(taken.pinned.id());
+            } else if last && held.is_empty() && all_sealed {
+                break;
+            }
+        }
+        feeder.join().unwrap();
+        assert_eq!(next, 4000 * 16);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn everything_published_is_taken_or_missed_whatever_the_order(seed in any::<u64>()) {
+        let ring = ring(32, 64 * KIB, 2);
+        let mut writers = [lane(&ring, 0), lane(&ring, 1)];
+        add_interface(&ring, &mut writers[1]);
+        let mut dice = Dice(seed);
+        let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(6)).take(6, 1));
+        let mut held: Vec<Taken> = Vec::new();
+        let (mut seen, mut missed) = ([(0, 0); 2], [(0, 0); 2]);
+        let mut finish = |reader: &mut SegmentReader, taken: Taken| {
+            let lane = taken.pinned.lane() as usize;
+            let before = seen[lane].0 + missed[lane].0 + taken.missed.packets;
+            missed[lane].0 += taken.missed.packets;
+            missed[lane].1 += taken.missed.bytes;
+            seen[lane].0 += numbers(&taken).len() as u64;
+            seen[lane].1 += taken.pinned.bytes_after().expect("sealed") - taken.pinned.bytes_before();
+            assert!(before <= taken.pinned.first_packet());
+            reader.done(taken.pinned.id());
+        };
+        for _ in 0..400 {
+            match dice.below(5) {
+                0 | 1 => feed(&mut writers[dice.below(2) as usize], 1 + dice.below(200), 600),
+                2 => writers[dice.below(2) as usize].seal(),
+                3 => held.extend(reader.take()),
+                _ => {
+                    if let Some(at) = held.iter().position(|taken| taken.pinned.committed().sealed) {
+                        finish(&mut reader, held.remove(at));
+                    }
+                }
+            }
+            assert!(reader.held() <= 6);
+        }
+        writers.iter_mut().for_each(|writer| writer.seal());
+        loop {
+            held.extend(std::iter::from_fn(|| reader.take()));
+            if held.is_empty() {
+                break;
+            }
+            for taken in std::mem::take(&mut held) {
+                finish(&mut reader, taken);
+            }
+        }
+        let counters = ring.counters();
+        for (lane, published) in (0u32..).zip(&counters.lanes) {
+            let rest = reader.rest(lane, (published.packets, published.bytes));
+            let [seen, missed] = [seen[lane as usize], missed[lane as usize]];
+            prop_assert_eq!(seen.0 + missed.0 + rest.packets, published.packets);
+            prop_assert_eq!(seen.1 + missed.1 + rest.bytes, published.bytes);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Who writes which segment: of the ring's segments each goes to one volume, to the one with the fewest to
+//! write.
+//!
+//! ```text
+//! deal        segments as the ring's reader hands them out: the emptiest queue gets the next; no volume holds more than its
+//!             share of the allowance; while some volumes fail, the others get all
+//! next_of     a volume takes the oldest of its queue
+//! done        it is written, and let go
+//! put_back    the volume failed before it was written: another one gets it, or the same one later
+//! ```
+//! A volume that stalls keeps what it has; what the others can't hold is recycled by the ring, and counted as
+//! missed with the segment that follows.
+
+use scope_packet::SegmentId;
+use scope_ring::{Missed, Ring, SegmentReader, Taken};
+use std::collections::VecDeque;
+
+/// Deals segments out among volumes. All of them share one, behind a lock that no worker takes.
+pub struct Dealer {
+    reader: SegmentReader,
+    queues: Vec<Queue>,
+    /// Segments that one volume may have at a time.
+    share: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Taken>,
+    /// Handed to the volume, and not done.
+    in_hand: usize,
+    fails: bool,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.in_hand
+    }
+}
+
+impl Dealer {
+    /// For so many `volumes`, of what `reader` takes.
+    pub fn new(reader: SegmentReader, volumes: usize) -> Dealer {
+        let share = (reader.allowed() as usize / volumes.max(1)).max(1);
+        Dealer { reader, queues: (0..volumes).map(|_| Queue::default()).collect(), share }
+    }
+
+    /// Deals out what is there.
+    pub fn deal(&mut self) {
+        while let Some(volume) = self.emptiest() {
+            let Some(taken) = self.reader.take() else { return };
+            self.queues[volume].waiting.push_back(taken);
+        }
+    }
+
+    /// The next segment of a volume.
+    pub fn next_of(&mut self, volume: usize) -> Option<Taken> {
+        let queue = &mut self.queues[volume];
+        let taken = queue.waiting.pop_front()?;
+        queue.in_hand += 1;
+        Some(taken)
+    }
+
+    /// Segments that wait for the volume or are in its hands.
+    pub fn queued(&self, volume: usize) -> usize {
+        self.queues[volume].len()
+    }
+
+    /// What of the segments that wait for the volume is published: packets and captured bytes, of open ones
+    /// as far as they are sealed.
+    pub fn waiting(&self, volume: usize) -> impl Iterator<Item = &Taken> {
+        self.queues[volume].waiting.iter()
+    }
+
+    /// The volume needs a segment no more.
+    pub fn done(&mut self, volume: usize, id: SegmentId) {
+        let queue = &mut self.queues[volume];
+        queue.in_hand = queue.in_hand.saturating_sub(1);
+        self.reader.done(id);
+    }
+
+    /// The volume couldn't write a segment: it is dealt again, in front of all others.
+    pub fn put_back(&mut self, volume: usize, taken: Taken) {
+        let queue = &mut self.queues[volume];
+        queue.in_hand = queue.in_hand.saturating_sub(1);
+        let to = self.emptiest().unwrap_or(volume);
+        self.queues[to].waiting.push_front(taken);
+    }
+
+    /// Whether the volume fails now: then the others get its share, and what waits for it.
+    pub fn set_failing(&mut self, volume: usize, fails: bool) {
+        self.queues[volume].fails = fails;
+        if fails && self.queues.iter().any(|queue| !queue.fails) {
+            let mut waiting = std::mem::take(&mut self.queues[volume].waiting);
+            while let Some(taken) = waiting.pop_front() {
+                match self.emptiest() {
+                    Some(to) => self.queues[to].waiting.push_back(taken),
+                    None => {
+                        waiting.push_front(taken);
+                        break;
+                    }
+                }
+            }
+            self.queues[volume].waiting = waiting;
+        }
+    }
+
+    /// What was published up to the end, `(packets, bytes)` by lane, and could not be taken: when nothing more comes.
+    pub fn rest(&self, ring: &Ring) -> Vec<(u32, Missed)> {
+        let lanes = ring.counters().lanes;
+        let rest = |(lane, published): (u32, &scope_ring::Published)| {
+            (lane, self.reader.rest(lane, (published.packets, published.bytes)))
+        };
+        (0u32..).zip(&lanes).map(rest).filter(|(_, missed)| missed.packets > 0).collect()
+    }
+
+    /// Of the volumes that don't fail, the one with the fewest segments, if it may have another; where all
+    /// fail, of all.
+    fn emptiest(&self) -> Option<usize> {
+        let works = self.queues.iter().any(|queue| !queue.fails);
+        let may = |queue: &Queue| queue.len() < self.share && !(works && queue.fails);
+        let able = self.queues.iter().enumerate().filter(|(_, queue)| may(queue));
+        able.min_by_key(|(_, queue)| queue.len()).map(|(volume, _)| volume)
+    }
+}

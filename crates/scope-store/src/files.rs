@@ -1,0 +1,270 @@
+//! The files of one link type of a volume, one behind the other: which of them a segment goes into, and how
+//! open segments move on.
+//!
+//! ```text
+//! file 1  ... ending     lane 0's open segment: retired, once file 2 has kept it
+//! file 2  ... growing    lane 0's open segment, from its first packet on
+//! ```
+//! Only the newest file takes segments. One that is full ends: its open segments go into the next one with
+//! the next flush, from their first packet on, and leave padding behind. So no file waits for a lane that
+//! sleeps. Files get their names in their order. So where a crash leaves a segment in two files, recovery
+//! finds both growing, and leaves it out of one; only after an error of the disk both may keep it.
+//!
+//! Each packet is reported as kept once, also where two files have it for a while.
+
+use crate::closing::Holds;
+use crate::disk::{Disk, Finished};
+use crate::file_writer::{FileWriter, Given, Kept, Stage, file_of};
+use scope_packet::segment::SegmentId;
+use scope_ring::Pinned;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// Packets are safe.
+    Kept(Kept),
+    /// A file has its name.
+    Whole {
+        /// That name.
+        name: PathBuf,
+        /// What it holds.
+        holds: Holds,
+    },
+    /// A file in which nothing stayed was removed.
+    Removed {
+        /// The name that it would have got.
+        name: PathBuf,
+    },
+    /// The disk failed a file, which keeps its growing name until recovery closes it.
+    Failed {
+        /// The name that it would have got.
+        name: PathBuf,
+        /// The system's own words.
+        error: io::Error,
+        /// Packets that it was given and that aren't safe: those that the ring still has may be given again.
+        unkept: Vec<(SegmentId, Range<u64>)>,
+    },
+}
+
+/// Begins the next file, for the segment that will be its first one.
+pub type Begin<'a> = dyn FnMut(&mut dyn Disk, &Pinned) -> io::Result<FileWriter> + 'a;
+
+/// The files of one link type.
+#[derive(Default)]
+pub struct Files {
+    /// The oldest first.
+    files: Vec<File>,
+    events: Vec<Event>,
+    /// No further segment comes.
+    ending: bool,
+    /// Up to where packets of segments that aren't closed are reported as kept.
+    kept: BTreeMap<SegmentId, u64>,
+}
+
+struct File {
+    writer: FileWriter,
+    /// Its failure is reported.
+    failed: bool,
+}
+
+impl Files {
+    /// No file yet.
+    pub fn new() -> Files {
+        Files::default()
+    }
+
+    /// What happened since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The files that aren't over, the oldest first: those that failed, as long as the disk has something of
+    /// them, included.
+    pub fn writers(&self) -> impl Iterator<Item = &FileWriter> {
+        self.files.iter().map(|file| &file.writer)
+    }
+
+    /// Whether the newest file has a flush under way: the next one waits.
+    pub fn is_flushing(&self) -> bool {
+        self.files.last().is_some_and(|file| file.writer.is_flushing())
+    }
+
+    /// Takes a sealed segment. On an error nothing was taken, and no file grows.
+    pub fn close(
+        &mut self,
+        disk: &mut dyn Disk,
+        segment: Pinned,
+        begin: &mut Begin<'_>,
+    ) -> Result<(), (Pinned, io::Error)> {
+        let id = segment.id();
+        let open = self.files.iter().rposition(|file| file.writer.has_open(id));
+        let mut segment = segment;
+        let newest = self.files.len().checked_sub(1);
+        let mut places: Vec<usize> = open.into_iter().chain(newest).collect();
+        places.dedup();
+        for index in places {
+            match self.files[index].writer.close(disk, segment) {
+                Given::Taken => return self.look(disk, Ok(())),
+                Given::Full(back) => segment = back,
+            }
+        }
+        if let Err(error) = self.begin(disk, &segment, begin) {
+            return self.look(disk, Err((segment, error)));
+        }
+        let newest = self.files.len() - 1;
+        let closed = match self.files[newest].writer.close(disk, segment) {
+            Given::Taken => Ok(()),
+            Given::Full(segment) => Err((segment, no_place())),
+        };
+        self.look(disk, closed)
+    }
+
+    /// Flushes these open segments and what was closed. Where the last flush is under way it does nothing.
+    pub fn flush(
+        &mut self,
+        disk: &mut dyn Disk,
+        segments: Vec<Pinned>,
+        begin: &mut Begin<'_>,
+    ) -> io::Result<()> {
+        if self.is_flushing() {
+            return Ok(());
+        }
+        let mut segments = segments;
+        segments.retain(|segment| segment.committed().packets > 0);
+        let newest = self.files.len().saturating_sub(1);
+        for (index, file) in self.files.iter_mut().enumerate() {
+            let given = if index == newest { std::mem::take(&mut segments) } else { Vec::new() };
+            if let Some(full) = file.writer.flush(disk, given) {
+                segments.extend(full);
+            }
+        }
+        let Some(first) = segments.first() else { return self.look(disk, Ok(())) };
+        if let Err(error) = self.begin(disk, first, begin) {
+            return self.look(disk, Err(error));
+        }
+        let newest = self.files.len() - 1;
+        let full = self.files[newest].writer.flush(disk, segments).unwrap_or_default();
+        let flushed = if full.is_empty() { Ok(()) } else { Err(no_place()) };
+        self.look(disk, flushed)
+    }
+
+    /// A segment that was flushed isn't in the ring any more: it ends with its last flush.
+    pub fn cut(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        if let Some(file) = self.files.iter_mut().rev().find(|file| file.writer.has_open(id)) {
+            file.writer.cut(disk, id);
+        }
+        self.gather(disk);
+    }
+
+    /// A segment that was flushed is kept by another volume: its slots here become padding.
+    pub fn retire(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        for file in &mut self.files {
+            file.writer.retire(disk, id);
+        }
+        self.kept.remove(&id);
+        self.gather(disk);
+    }
+
+    /// Ends all files. Those with open slots end when these are closed or cut.
+    pub fn end(&mut self, disk: &mut dyn Disk) {
+        self.ending = true;
+        self.gather(disk);
+    }
+
+    /// Segments that have an open slot in one of the files.
+    pub fn open_segments(&self) -> Vec<SegmentId> {
+        let mut open: Vec<SegmentId> =
+            self.files.iter().flat_map(|file| file.writer.open_segments()).collect();
+        open.sort_unstable();
+        open.dedup();
+        open
+    }
+
+    /// Something has finished. Gives it back where it is of none of these files.
+    pub fn finished(&mut self, disk: &mut dyn Disk, finished: Finished) -> Option<Finished> {
+        let number = file_of(&finished.begun);
+        let Some(file) = self.files.iter_mut().find(|file| file.writer.file() == number) else {
+            return Some(finished);
+        };
+        file.writer.finished(disk, finished);
+        self.gather(disk);
+        None
+    }
+
+    fn begin(&mut self, disk: &mut dyn Disk, first: &Pinned, begin: &mut Begin<'_>) -> io::Result<()> {
+        let writer = begin(disk, first)?;
+        self.files.push(File { writer, failed: false });
+        Ok(())
+    }
+
+    fn look<T>(&mut self, disk: &mut dyn Disk, result: T) -> T {
+        self.gather(disk);
+        result
+    }
+
+    /// Takes what the files report, retires what moved on, and lets go of files that are over.
+    fn gather(&mut self, disk: &mut dyn Disk) {
+        for index in 0..self.files.len() {
+            for kept in self.files[index].writer.take_kept() {
+                for older in &mut self.files[..index] {
+                    older.writer.retire(disk, kept.id);
+                }
+                self.report(kept);
+            }
+        }
+        self.let_go();
+        // A file that was removed is over at once: then it is the next one's turn.
+        while let Some(index) = self.files.iter().position(|file| !file.failed)
+            && (self.ending || index + 1 < self.files.len())
+            && matches!(self.files[index].writer.stage(), Stage::Growing)
+        {
+            self.files[index].writer.end(disk);
+            self.let_go();
+        }
+        if self.ending && self.files.len() > 1 {
+            // What the oldest one waits for is kept by a flush of those behind it.
+            for file in &mut self.files {
+                let _ = file.writer.flush(disk, Vec::new());
+            }
+        }
+    }
+
+    /// Reports what became of files, and forgets those that are over.
+    fn let_go(&mut self) {
+        for file in &mut self.files {
+            let name = || file.writer.name().to_path_buf();
+            match file.writer.stage() {
+                Stage::Failed(error) if !file.failed => {
+                    let error = io::Error::new(error.kind(), error.to_string());
+                    let unkept = file.writer.unkept().collect();
+                    self.events.push(Event::Failed { name: name(), error, unkept });
+                    file.failed = true;
+                }
+                Stage::Whole => self.events.push(Event::Whole { name: name(), holds: file.writer.holds() }),
+                Stage::Removed => self.events.push(Event::Removed { name: name() }),
+                _ => {}
+            }
+        }
+        self.files.retain(|file| !file.writer.is_over());
+    }
+
+    fn report(&mut self, kept: Kept) {
+        let before = self.kept.get(&kept.id).copied().unwrap_or(kept.packets.start);
+        let packets = kept.packets.start.max(before)..kept.packets.end;
+        match kept.closed {
+            true => self.kept.remove(&kept.id),
+            false => self.kept.insert(kept.id, before.max(kept.packets.end)),
+        };
+        if kept.closed || !packets.is_empty() {
+            self.events.push(Event::Kept(Kept { packets, ..kept }));
+        }
+    }
+}
+
+fn no_place() -> io::Error {
+    io::Error::other("a segment has no place in a new file")
+}

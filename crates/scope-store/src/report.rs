@@ -1,0 +1,138 @@
+//! What a volume says of itself: figures of one run, and where it stands.
+
+use std::path::PathBuf;
+
+/// Packets and their captured bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Captured bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// So many packets of so many bytes.
+    pub fn new(packets: u64, bytes: u64) -> Amount {
+        Amount { packets, bytes }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Amount) -> Amount {
+        Amount { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+
+    /// What is left without the other; never less than nothing.
+    pub fn less(self, other: Amount) -> Amount {
+        Amount {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    /// The smaller one of each.
+    fn at_most(self, other: Amount) -> Amount {
+        Amount { packets: self.packets.min(other.packets), bytes: self.bytes.min(other.bytes) }
+    }
+}
+
+/// Where a volume stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeState {
+    /// It writes, or has nothing to write.
+    #[default]
+    Writing,
+    /// The disk refuses: it tries again later.
+    Failing,
+    /// Holds leave no room under its bounds.
+    Held,
+    /// Files of others leave no room: nothing of its own is left to delete.
+    Full,
+}
+
+impl VolumeState {
+    /// Its word in log and summary.
+    pub fn word(self) -> &'static str {
+        match self {
+            VolumeState::Writing => "writing",
+            VolumeState::Failing => "failing",
+            VolumeState::Held => "held",
+            VolumeState::Full => "full",
+        }
+    }
+}
+
+/// One volume at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeReport {
+    /// Its folder.
+    pub path: PathBuf,
+    /// On its disk for good, of this run.
+    pub stored: Amount,
+    /// Left out by the store's filter.
+    pub filtered: Amount,
+    /// Recycled before it was written.
+    pub missed: Amount,
+    /// First and last capture time of what it missed, ns; `None`: nothing, or unknown.
+    pub missed_span_ns: Option<(i64, i64)>,
+    /// To be written: what it was dealt by its last turn. [`share_out_behind`] makes it exact.
+    pub behind: Amount,
+    /// Capture time of the oldest packet that is to be written, ns.
+    pub behind_since_ns: Option<i64>,
+    /// Deleted to keep the bounds, by this run.
+    pub deleted: Amount,
+    /// Bytes that it may take.
+    pub budget: Option<u64>,
+    /// Bytes that it takes, reserves included.
+    pub used: u64,
+    /// Capture time of its oldest packet, ns.
+    pub oldest_ns: Option<i64>,
+    /// Capture time of its newest packet, ns.
+    pub newest_ns: Option<i64>,
+    /// Its files.
+    pub files: u64,
+    /// Bytes of files written by this run.
+    pub written_bytes: u64,
+    /// Where it stands.
+    pub state: VolumeState,
+    /// Why it fails, or has no room.
+    pub error: Option<String>,
+    /// How it writes, and why not faster.
+    pub way: String,
+}
+
+/// Shares what was published and is in no other column out among the volumes, so that over all of them published =
+/// stored + filtered + missed + behind. `published` was read after the reports.
+pub fn share_out_behind(reports: &mut [VolumeReport], published: Amount) {
+    let settled = |report: &VolumeReport| report.stored.plus(report.filtered).plus(report.missed);
+    let sum = reports.iter().map(settled).fold(Amount::default(), Amount::plus);
+    let mut left = published.less(sum);
+    let last = reports.len().saturating_sub(1);
+    for (index, report) in reports.iter_mut().enumerate() {
+        // What nobody was dealt yet stands with the last volume.
+        report.behind = if index == last { left } else { report.behind.at_most(left) };
+        left = left.less(report.behind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_volumes_add_up_to_what_was_published() {
+        let report = |stored, missed, behind| VolumeReport {
+            stored: Amount::new(stored, stored * 10),
+            missed: Amount::new(missed, missed * 10),
+            behind: Amount::new(behind, behind * 10),
+            ..VolumeReport::default()
+        };
+        for (published, behind) in [(100, [20, 5]), (95, [20, 0]), (80, [5, 0]), (75, [0, 0])] {
+            let mut reports = [report(50, 5, 20), report(20, 0, 0)];
+            share_out_behind(&mut reports, Amount::new(published, published * 10));
+            assert_eq!(reports.each_ref().map(|report| report.behind.packets), behind, "{published}");
+            assert_eq!(reports.iter().map(|report| report.behind.bytes).sum::<u64>(), (published - 75) * 10);
+        }
+        share_out_behind(&mut [], Amount::new(1, 1));
+    }
+}

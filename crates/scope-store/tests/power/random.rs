@@ -1,0 +1,29 @@
+//! Numbers that look random and are the same for the same seed.
+
+/// SplitMix64.
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `end`; 0 where that is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// True once in `count`, on average.
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
