@@ -12,10 +12,13 @@
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
 //! | [`file`] | the ring as files at the end of a run |
+//! | [`chain`] | a line for each closed file, bound to the one before it |
+//! | [`verify`] | whether captures of any kind are whole |
 //! | [`disk`] | what the store asks of a file system |
 //!
 //! Absent for now: volumes, search.
 
+pub mod chain;
 pub mod checks;
 pub mod closing;
 pub mod dealer;
@@ -37,6 +40,7 @@ pub mod salvage;
 pub mod segment;
 pub mod slot;
 pub mod stored;
+pub mod verify;
 pub mod volume;
 pub mod volume_writer;
 

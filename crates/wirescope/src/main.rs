@@ -18,6 +18,7 @@ mod record;
 mod speech;
 mod stdio;
 mod tcpdump_words;
+mod verify;
 mod watch;
 mod words;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Devices(args) => devices::devices(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
+        Verb::Verify(args) => verify::verify(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };
