@@ -303,6 +303,8 @@ facts! {
         way: String,
         /// why it fails; null: it does not
         error: Option<String>,
+        /// with --store-chain: the head of the chain; null: no file is in it yet
+        chain: Option<String>,
         /// first and last time of what it missed; null: nothing, or unknown
         missed_span: Option<Span>,
     }

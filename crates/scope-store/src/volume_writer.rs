@@ -10,6 +10,8 @@
 //! ```
 //! It is driven by a thread that calls [`VolumeWriter::turn`]. A disk that hangs holds up that thread alone.
 
+use crate::chaining::Chaining;
+use crate::chaining::Whole;
 use crate::dealer::{Dealer, Job};
 use crate::disk::Disk;
 use crate::file::head;
@@ -20,14 +22,14 @@ use crate::inventory::{Inventory, NoRoom};
 use crate::io::Way;
 use crate::name::FileName;
 use crate::recover::{Outcome, Recovery};
-use crate::report::{Amount, VolumeReport, VolumeState};
+use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::volume::Volume;
+use scope_folder::Folder;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,32 +48,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const LAST_TRIES: u32 = 3;
 /// News that nobody has read: older ones are forgotten.
 const NEWS_MAX: usize = 1024;
-
-/// Something that a volume has to tell.
-#[derive(Clone, Debug)]
-pub enum News {
-    /// A file is whole.
-    File {
-        /// Its name, below the volume's folder.
-        name: PathBuf,
-        /// First and last time of its packets, ns.
-        span_ns: Option<(i64, i64)>,
-        /// Packets.
-        packets: u64,
-        /// Its bytes.
-        bytes: u64,
-        /// Of a file that a dead run left: packets known to be cut off.
-        cut_off: Option<u64>,
-    },
-    /// A file was deleted.
-    Deleted(crate::inventory::Deleted),
-    /// The state changed.
-    State(VolumeState, String),
-    /// Packets were recycled before they were written.
-    Missed(Amount, Option<(i64, i64)>),
-    /// Something worth a warning.
-    Warning(String),
-}
 
 /// What all volumes of a run share.
 pub struct Shared {
@@ -148,6 +124,8 @@ pub struct WriterPlan {
     pub flush: Duration,
     /// What the volume may take.
     pub bounds: Bounds,
+    /// Whether files are chained.
+    pub chain: bool,
 }
 
 /// What became of a turn.
@@ -190,6 +168,7 @@ pub struct VolumeWriter {
     failing: Option<Failing>,
     tries_at_end: u32,
     recovery: Option<(Recovery, Box<dyn Disk + Send>)>,
+    chaining: Option<Chaining>,
 }
 
 /// What was missed since it was told last.
@@ -251,6 +230,7 @@ impl VolumeWriter {
         plan: WriterPlan,
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
+        let chain_folder = Folder::open(volume.folder().path())?;
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds)?;
         let now = Instant::now();
         let mut news = VecDeque::new();
@@ -298,6 +278,7 @@ impl VolumeWriter {
             failing: None,
             tries_at_end: 0,
             recovery,
+            chaining: plan.chain.then(|| Chaining::new(chain_folder)),
         };
         if let Some(no_room) = no_room {
             writer.set_state(no_room.state, no_room.words);
@@ -336,7 +317,8 @@ impl VolumeWriter {
                 files.end(&mut *self.disk);
             }
             self.take_events();
-            if self.files.values().all(|files| files.writers().next().is_none()) && !self.recover() {
+            let written = self.files.values().all(|files| files.writers().next().is_none());
+            if written && !self.recover() && !self.chain() {
                 self.count_rest();
                 return self.over();
             }
@@ -344,6 +326,7 @@ impl VolumeWriter {
         } else if !busy && self.recover() {
             busy = true;
         }
+        busy |= !ends && self.chain();
         self.tell(false);
         if busy { Turn::Busy } else { Turn::Idle }
     }
@@ -479,13 +462,8 @@ impl VolumeWriter {
                 Event::Whole { name, holds, bytes } => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &holds, Some(bytes));
                     self.report.written_bytes += bytes;
-                    self.note(News::File {
-                        name,
-                        span_ns: holds.span,
-                        packets: holds.packets,
-                        bytes,
-                        cut_off: None,
-                    });
+                    let run_id = self.maker.ring.run_id();
+                    self.note_file(Whole { name, holds, bytes, cut_off: None, run_id });
                 }
                 Event::Removed { name } => self.maker.inventory.gone(&name),
                 Event::Failed { name, error, unkept } => {
@@ -575,6 +553,33 @@ impl VolumeWriter {
         }
     }
 
+    /// A file is whole: it is told, with a chain once its hash is known.
+    fn note_file(&mut self, whole: Whole) {
+        match &mut self.chaining {
+            Some(chaining) => chaining.add(whole),
+            None => self.note(whole.news(None)),
+        }
+    }
+
+    /// A step of the chain; whether there is more.
+    fn chain(&mut self) -> bool {
+        let Some(chaining) = &mut self.chaining else { return false };
+        match chaining.step() {
+            Some(Ok((whole, head))) => {
+                self.report.chain = Some(head);
+                self.note(whole.news(Some(head)));
+            }
+            Some(Err((whole, error))) => {
+                let path = self.report.path.display();
+                let warning = format!("{path}: {} isn't in the chain: {error}", whole.name.display());
+                self.note(News::Warning(warning));
+                self.note(whole.news(None));
+            }
+            None => {}
+        }
+        self.chaining.as_ref().is_some_and(Chaining::has_work)
+    }
+
     fn set_state(&mut self, state: VolumeState, words: String) {
         let changed = self.report.state != state || self.report.error.as_deref() != Some(&words);
         (self.report.state, self.report.error) =
@@ -633,21 +638,22 @@ impl VolumeWriter {
         if let Some(done) = recovery.step(&mut **disk) {
             let growing = done.name.clone();
             let path = self.report.path.display();
-            let whole = crate::closing::whole(&growing);
+            let name_when_whole = crate::closing::whole(&growing);
+            let mut whole = None;
             match done.outcome {
                 Outcome::Closed(name) => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &done.holds, None);
                     let bytes = self.maker.inventory.bytes_of(&name);
-                    self.news.push_back(News::File {
+                    whole = Some(Whole {
                         name,
-                        span_ns: done.holds.span,
-                        packets: done.holds.packets,
+                        holds: done.holds,
                         bytes,
                         cut_off: Some(done.cut.packets),
+                        run_id: done.run_id,
                     });
                 }
                 Outcome::Removed => {
-                    if let Some(whole) = whole {
+                    if let Some(whole) = name_when_whole {
                         self.maker.inventory.gone(&whole);
                     }
                 }
@@ -659,6 +665,9 @@ impl VolumeWriter {
                     "{path}: {}: {error}; the next run tries again to close it",
                     growing.display()
                 ))),
+            }
+            if let Some(whole) = whole {
+                self.note_file(whole);
             }
         }
         let over = self.recovery.as_ref().is_none_or(|(recovery, _)| recovery.is_over());
