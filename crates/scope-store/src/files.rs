@@ -45,7 +45,8 @@ pub enum Event {
         name: PathBuf,
         /// The system's own words.
         error: io::Error,
-        /// Packets that it was given and that aren't safe: those that the ring still has may be given again.
+        /// Packets that it was given, that aren't safe, and that no other file has: the segments that the
+        /// ring still has may be given again.
         unkept: Vec<(SegmentId, Range<u64>)>,
     },
 }
@@ -156,6 +157,8 @@ impl Files {
     pub fn cut(&mut self, disk: &mut dyn Disk, id: SegmentId) {
         if let Some(file) = self.files.iter_mut().rev().find(|file| file.writer.has_open(id)) {
             file.writer.cut(disk, id);
+        } else {
+            self.kept.remove(&id);
         }
         self.gather(disk);
     }
@@ -235,14 +238,18 @@ impl Files {
 
     /// Reports what became of files, and forgets those that are over.
     fn let_go(&mut self) {
-        for file in &mut self.files {
+        for index in 0..self.files.len() {
+            let file = &self.files[index];
             let name = || file.writer.name().to_path_buf();
             match file.writer.stage() {
                 Stage::Failed(error) if !file.failed => {
                     let error = io::Error::new(error.kind(), error.to_string());
-                    let unkept = file.writer.unkept().collect();
+                    let moved = |&(id, ref packets): &(SegmentId, Range<u64>)| {
+                        self.files.iter().any(|file| file.writer.was_given(id, packets.end))
+                    };
+                    let unkept = file.writer.unkept().filter(|part| !moved(part)).collect();
                     self.events.push(Event::Failed { name: name(), error, unkept });
-                    file.failed = true;
+                    self.files[index].failed = true;
                 }
                 Stage::Whole => self.events.push(Event::Whole { name: name(), holds: file.writer.holds() }),
                 Stage::Removed => self.events.push(Event::Removed { name: name() }),
