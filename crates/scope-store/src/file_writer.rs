@@ -263,11 +263,16 @@ impl FileWriter {
         })
     }
 
-    /// Whether it has, or is about to have, a segment up to this packet.
-    pub fn was_given(&self, id: SegmentId, end: u64) -> bool {
-        let has = |slot: &Slot| slot.id == id && slot.first_packet + u64::from(slot.given) >= end;
-        self.is_growing()
-            && self.slots.iter().any(|slot| has(slot) && !matches!(slot.state, SlotState::Empty))
+    /// Whether it has a slot of a segment, open or closed, and may still keep it.
+    pub fn has(&self, id: SegmentId) -> bool {
+        let stays = |slot: &Slot| slot.id == id && !matches!(slot.state, SlotState::Empty);
+        self.is_growing() && self.slots.iter().any(stays)
+    }
+
+    /// Whether it was given the closed segment, and may still keep it.
+    pub fn has_closed(&self, id: SegmentId) -> bool {
+        let waits = |waiting: &Waiting| matches!(waiting, Waiting::Close(_, segment) if segment.id() == id);
+        self.has(id) && (!self.has_open(id) || self.waiting.iter().any(waits))
     }
 
     /// Whether a segment has an open slot here.

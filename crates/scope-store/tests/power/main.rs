@@ -148,8 +148,8 @@ fn whatever_the_disk_does_each_packet_is_kept_in_the_end_or_its_segment_was_miss
     assert!(ended >= 10, "{ended}");
 }
 
-/// Holds what was reported as kept against what the run wrote: each packet once, but for those of segments that
-/// were missed. How many packets were reported.
+/// Holds what was reported as kept against what the run wrote: each packet once, but for those of segments
+/// that were missed. How many packets were reported.
 fn reported_once(run: &Run) -> usize {
     let mut times: Vec<Vec<u32>> = run.truth.iter().map(|lane| vec![0; lane.len()]).collect();
     for (_, kept) in &run.kept {

@@ -194,9 +194,11 @@ impl Running {
         for id in std::mem::take(&mut self.again) {
             let pinned = self.ring.pin(id);
             let is_there = pinned.is_some();
-            if !pinned.is_some_and(|segment| self.give(segment)) {
-                let waits = if is_there { &mut self.again } else { &mut self.run.missed };
-                waits.insert(id);
+            if !is_there {
+                self.files.cut(&mut self.run.disk, id);
+                self.run.missed.insert(id);
+            } else if !pinned.is_some_and(|segment| self.give(segment)) {
+                self.again.insert(id);
             }
         }
         for lane in 0..self.lanes.len() {
