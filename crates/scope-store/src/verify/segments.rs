@@ -4,8 +4,9 @@
 
 use super::Meter;
 use super::lanes::Seen;
-use super::report::{FileReport, Form, Progress};
+use super::report::{FileReport, Form, Missing, Progress, Reason};
 use crate::index::IndexError;
+use crate::salvage::{self, Cut, Findings, Proof};
 use crate::stored::{State, StoredError, StoredFile};
 use crate::{Hash, StoredSegment};
 use std::fs::File;
@@ -59,6 +60,38 @@ pub(super) fn look(
             Err(StoredError::Io(error)) => return Err(error),
             Err(StoredError::Segment(at, fault)) => report.damage(at, format!("a segment: {fault}")),
             Err(other) => report.damage(facts.offset, other.to_string()),
+        }
+    }
+    open(stored, report, file, seen)
+}
+
+/// The slots that are not closed, of a file that grows or was left: what their flush records prove counts.
+fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Vec<Seen>) -> io::Result<()> {
+    if report.progress == Progress::Closed {
+        return Ok(());
+    }
+    let mut slot = Vec::new();
+    for &at in stored.unread() {
+        stored.read_slot(at, &mut slot)?;
+        let Findings { proof, cut } = salvage::look(&slot);
+        let mut last_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
+        if let Proof::Whole { foot, .. } | Proof::Beginning { foot, .. } = proof {
+            report.packets += u64::from(foot.packets);
+            report.cover(foot.min_ns, foot.max_ns);
+            report.steps_back += u64::from(foot.unordered);
+            last_ns = foot.last_ns;
+            seen.push(Seen { foot, file, stated: 0 });
+        }
+        // While a run writes, what isn't flushed yet is on its way.
+        if report.progress == Progress::Left && cut != Cut::default() {
+            report.lack(Missing {
+                from_ns: last_ns,
+                to_ns: None,
+                reason: Reason::Crash,
+                lost_min: cut.packets,
+                lost_max: None,
+                of: String::new(),
+            });
         }
     }
     Ok(())
