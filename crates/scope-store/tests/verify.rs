@@ -203,6 +203,18 @@ fn a_changed_byte_anywhere_in_a_stored_file_is_found() {
 }
 
 #[test]
+fn packets_of_a_damaged_segment_are_missing_as_such() {
+    let made = Made::new(&[&[0, 1, 2], &[3]], &[0; 4]);
+    let file = File::options().write(true).open(&made.files[0]).unwrap();
+    file.write_all_at(b"x", 4096 + SEGMENT_BYTES as u64 + 5).unwrap();
+    let report = made.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("unreadable", PACKETS, true)], Verdict::Damaged));
+    let row = &report.files[0].missing[0];
+    assert_eq!((row.from_ns, row.to_ns), (BEGIN_NS + 20_000, Some(BEGIN_NS + 39_000)));
+    assert_eq!(report.files[0].packets, 2 * PACKETS);
+}
+
+#[test]
 fn a_stored_file_cut_anywhere_is_found() {
     let root = tempfile::tempdir().unwrap();
     let (path, _) = segments(root.path(), &[0, 0]);

@@ -3,12 +3,13 @@
 //! Segments are read by several threads, each with memory for one of them.
 
 use super::Meter;
-use super::lanes::Seen;
+use super::lanes::{LaneId, Seen, missing};
 use super::report::{FileReport, Form, Missing, Progress, Reason};
 use crate::index::IndexError;
 use crate::salvage::{self, Cut, Findings, Proof};
 use crate::stored::{State, StoredError, StoredFile};
 use crate::{Hash, StoredSegment};
+use scope_packet::GapReason;
 use std::fs::File;
 use std::io;
 use std::sync::Mutex;
@@ -58,8 +59,18 @@ pub(super) fn look(
                 seen.push(segment);
             }
             Err(StoredError::Io(error)) => return Err(error),
-            Err(StoredError::Segment(at, fault)) => report.damage(at, format!("a segment: {fault}")),
-            Err(other) => report.damage(facts.offset, other.to_string()),
+            Err(cause) => {
+                match cause {
+                    StoredError::Segment(at, fault) => report.damage(at, format!("a segment: {fault}")),
+                    other => report.damage(facts.offset, other.to_string()),
+                }
+                // What it had is known from the index, or from its foot.
+                let foot = facts.foot;
+                let id = LaneId { run_id: foot.run_id, lane: foot.lane };
+                let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
+                report.lack(missing(id, reason, u64::from(foot.packets), span));
+                seen.push(Seen { foot, file, stated: 0 });
+            }
         }
     }
     open(stored, report, file, seen)
