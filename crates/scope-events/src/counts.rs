@@ -279,7 +279,7 @@ facts! {
         path: String,
         /// what is on its disk for good, of this run
         stored: Amount,
-        /// what `--store-filter` left out
+        /// what was left out on purpose; always nothing for now
         filtered: Amount,
         /// what the ring recycled before it was written
         missed: Amount,

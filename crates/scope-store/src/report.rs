@@ -93,8 +93,8 @@ pub struct VolumeReport {
     pub newest_ns: Option<i64>,
     /// Its files.
     pub files: u64,
-    /// Bytes of files written by this run.
-    pub written_bytes: u64,
+    /// Captured bytes that it stored per second since the last look; filled in by whoever looks.
+    pub bytes_per_s: f64,
     /// Where it stands.
     pub state: VolumeState,
     /// Why it fails, or has no room.

@@ -192,6 +192,8 @@ struct Maker {
     file_bytes: u64,
     number: u32,
     no_room: Option<NoRoom>,
+    /// When the newest file of each link type was begun.
+    begun: BTreeMap<u16, Instant>,
 }
 
 impl Maker {
@@ -211,6 +213,7 @@ impl Maker {
         let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
         let writer = FileWriter::create(disk, plan)?;
         self.inventory.begun(name, writer.reserve_bytes());
+        self.begun.insert(link_type.0, Instant::now());
         Ok(writer)
     }
 }
@@ -267,6 +270,7 @@ impl VolumeWriter {
                 file_bytes: plan.file_bytes,
                 number,
                 no_room: None,
+                begun: BTreeMap::new(),
             },
             flush: plan.flush,
             flushed_at: now,
@@ -461,7 +465,6 @@ impl VolumeWriter {
                 Event::Kept(kept) => self.count_kept(&kept),
                 Event::Whole { name, holds, bytes } => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &holds, Some(bytes));
-                    self.report.written_bytes += bytes;
                     let run_id = self.maker.ring.run_id();
                     self.note_file(Whole { name, holds, bytes, cut_off: None, run_id });
                 }
@@ -618,11 +621,26 @@ impl VolumeWriter {
             Err(no_room) if no_room.state == VolumeState::Failing => {}
             Err(no_room) => self.set_state(no_room.state, no_room.words),
         }
+        self.end_old_files();
         self.note_deleted();
         if self.missed.amount.packets > 0 {
             let Missing { amount, span_ns } = std::mem::take(&mut self.missed);
             self.note(News::Missed(amount, span_ns));
         }
+    }
+
+    /// A growing file is never deleted: with a bound on age none grows for longer than a quarter of it.
+    fn end_old_files(&mut self) {
+        let Some(age_ns) = self.maker.inventory.bounds.age_ns else { return };
+        let longest = Duration::from_nanos(age_ns.max(0) as u64 / 4);
+        let now = Instant::now();
+        self.maker.begun.retain(|link, began| {
+            let old = now.duration_since(*began) >= longest;
+            if old && let Some(files) = self.files.get_mut(link) {
+                files.end(&mut *self.disk);
+            }
+            !old
+        });
     }
 
     fn note_deleted(&mut self) {
