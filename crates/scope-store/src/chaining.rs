@@ -90,8 +90,7 @@ impl Chaining {
             _ => {
                 let name = OsStr::new(CHAIN_FILE);
                 if self.folder.existing(name, false)?.is_none() {
-                    let made = self.folder.create_new(name)?;
-                    self.folder.give_to_owner(&made)?;
+                    self.folder.create_new(name)?;
                     self.folder.sync()?;
                 }
                 let file = self.folder.existing(name, true)?.ok_or(io::ErrorKind::NotFound)?;

@@ -30,6 +30,7 @@ use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -167,7 +168,10 @@ pub struct VolumeWriter {
     missed: Missing,
     failing: Option<Failing>,
     tries_at_end: u32,
-    recovery: Option<(Recovery, Box<dyn Disk + Send>)>,
+    recovery: Option<Recovery>,
+    recovery_disk: Box<dyn Disk + Send>,
+    /// Growing names of files that the disk failed in this run: recovery closes them once it works again.
+    failed: Vec<PathBuf>,
     chaining: Option<Chaining>,
 }
 
@@ -256,7 +260,7 @@ impl VolumeWriter {
             way: way.to_string(),
             ..VolumeReport::default()
         };
-        let recovery = (!growing.is_empty()).then(|| (Recovery::new(growing), recovery_disk));
+        let recovery = (!growing.is_empty()).then(|| Recovery::new(growing));
         let mut writer = VolumeWriter {
             shared: shared.clone(),
             index,
@@ -282,6 +286,8 @@ impl VolumeWriter {
             failing: None,
             tries_at_end: 0,
             recovery,
+            recovery_disk,
+            failed: Vec::new(),
             chaining: plan.chain.then(|| Chaining::new(chain_folder)),
         };
         if let Some(no_room) = no_room {
@@ -476,6 +482,7 @@ impl VolumeWriter {
                         name.display()
                     )));
                     self.fail(&error);
+                    self.failed.push(crate::closing::growing(&name));
                     for (id, _) in unkept {
                         self.give_again(id);
                     }
@@ -650,10 +657,31 @@ impl VolumeWriter {
         }
     }
 
+    /// The work on files that the disk failed in this run, once it works again and has nothing of them any more.
+    fn recovery_of_failed(&mut self) -> Option<Recovery> {
+        if self.failed.is_empty() || self.failing.is_some() {
+            return None;
+        }
+        let grows = |growing: &Path| {
+            let grows = |writer: &FileWriter| crate::closing::growing(writer.name()) == growing;
+            self.files.values().any(|files| files.writers().any(grows))
+        };
+        let (wait, ready): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.failed).into_iter().partition(|growing| grows(growing));
+        self.failed = wait;
+        let standing = self.disk.list().ok()?;
+        let growing: Vec<_> =
+            standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
+        (!growing.is_empty()).then(|| Recovery::new(growing))
+    }
+
     /// A step of what dead runs left; whether there is more.
     fn recover(&mut self) -> bool {
-        let Some((recovery, disk)) = &mut self.recovery else { return false };
-        if let Some(done) = recovery.step(&mut **disk) {
+        if self.recovery.is_none() {
+            self.recovery = self.recovery_of_failed();
+        }
+        let Some(recovery) = &mut self.recovery else { return false };
+        if let Some(done) = recovery.step(&mut *self.recovery_disk) {
             let growing = done.name.clone();
             let path = self.report.path.display();
             let name_when_whole = crate::closing::whole(&growing);
@@ -688,7 +716,7 @@ impl VolumeWriter {
                 self.note_file(whole);
             }
         }
-        let over = self.recovery.as_ref().is_none_or(|(recovery, _)| recovery.is_over());
+        let over = self.recovery.as_ref().is_none_or(Recovery::is_over);
         if over {
             self.recovery = None;
         }
