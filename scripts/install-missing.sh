@@ -47,6 +47,9 @@ missing_packages() {
         command -v tcpdump >/dev/null 2>&1 || echo tcpdump
         { command -v tshark && command -v capinfos; } >/dev/null 2>&1 || echo tshark
         { command -v chattr && command -v mkfs.ext4; } >/dev/null 2>&1 || echo e2fsprogs
+        command -v gzip >/dev/null 2>&1 || echo gzip
+        command -v zstd >/dev/null 2>&1 || echo zstd
+        command -v lz4 >/dev/null 2>&1 || echo lz4
         command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
         command -v setcap >/dev/null 2>&1 || echo libcap2-bin
         command -v logrotate >/dev/null 2>&1 || echo logrotate

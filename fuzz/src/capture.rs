@@ -3,8 +3,12 @@
 
 use scope_packet::{Gap, Interface, LinkType, Packet, Sink, Turn};
 use scope_source::file::{BUFFER_BYTES_MAX, FileSource};
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source, SourceCounters};
 use std::io::{Cursor, Read};
+
+/// So many packets of an input are looked at: what is compressed may hold millions.
+const PACKETS_MAX: usize = 20_000;
 
 /// Everything that a source says of a file.
 #[derive(Default, Debug, PartialEq)]
@@ -77,15 +81,27 @@ impl Read for Dribble {
     }
 }
 
-fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounters, Vec<String>)> {
-    let mut source = FileSource::from_reader("in", reader).ok()?;
+/// Reads it all; `len`: the bytes of it, if these are not compressed.
+fn read(
+    reader: Box<dyn Read + Send>,
+    len: Option<usize>,
+    form: FileForm,
+) -> Option<(Seen, SourceCounters, Vec<String>)> {
+    let mut source = FileSource::from_reader("in", reader, form).ok()?;
     let mut seen = Seen::default();
-    while source.poll(&mut seen).expect("memory can always be read") != Polled::Ended {}
+    while source.poll(&mut seen).expect("memory can always be read") != Polled::Ended
+        && seen.packets.len() < PACKETS_MAX
+    {}
     assert!(
-        source.buffer_bytes_max() <= BUFFER_BYTES_MAX.min((2 * len).max(1 << 20)),
+        source.buffer_bytes_max()
+            <= BUFFER_BYTES_MAX.min(len.map_or(usize::MAX, |len| (2 * len).max(1 << 20))),
         "{}",
         source.buffer_bytes_max()
     );
+    if seen.packets.len() >= PACKETS_MAX {
+        let packets = seen.packets.drain(..PACKETS_MAX).collect();
+        return Some((Seen { packets, ..Seen::default() }, SourceCounters::default(), Vec::new()));
+    }
     assert!(seen.comments.iter().all(|(at, _)| *at < seen.packets.len()), "a comment of no packet");
     let counters = source.counters();
     assert_eq!(counters.offered, counters.received + counters.unreadable);
@@ -98,10 +114,27 @@ fn read(reader: Box<dyn Read + Send>, len: usize) -> Option<(Seen, SourceCounter
     Some((seen, counters, warnings))
 }
 
-/// The target.
-pub fn check(data: &[u8]) {
-    let whole = read(Box::new(Cursor::new(data.to_vec())), data.len());
-    let dribbled =
-        read(Box::new(Dribble { bytes: Cursor::new(data.to_vec()), next: data.len() % 97 }), data.len());
+/// Read in one piece and in small ones it is the same.
+fn reads_the_same(data: &[u8], len: Option<usize>, form: FileForm) {
+    let whole = read(Box::new(Cursor::new(data.to_vec())), len, form);
+    let pieces = Dribble { bytes: Cursor::new(data.to_vec()), next: data.len() % 97 };
+    let dribbled = read(Box::new(pieces), len, form);
     assert_eq!(whole, dribbled);
+}
+
+/// The target: a capture, compressed or not.
+pub fn check(data: &[u8]) {
+    let is_packed =
+        matches!(data, [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] | [0x04, 0x22, ..] | [_, 0x2a, 0x4d, 0x18, ..]);
+    reads_the_same(data, (!is_packed).then_some(data.len()), FileForm::Detected);
+}
+
+/// The target for what is compressed: nothing is known of the length of what comes out.
+pub fn compressed(data: &[u8]) {
+    reads_the_same(data, None, FileForm::Detected);
+}
+
+/// The target for HPCAP's raw records, which are compressed only where they begin so.
+pub fn hpcap(data: &[u8]) {
+    reads_the_same(data, None, FileForm::Hpcap(LinkType::ETHERNET));
 }

@@ -13,6 +13,7 @@
 
 mod capture;
 mod packet;
+mod stored;
 mod system;
 mod targets;
 mod text;

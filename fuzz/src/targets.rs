@@ -1,18 +1,21 @@
 //! The targets, by name: each takes any bytes and panics where something is wrong.
 
-use crate::{capture, packet, system, text};
+use crate::{capture, packet, stored, system, text};
 
 /// What is done with an input.
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 18] = [
+pub const ALL: [(&str, Target); 21] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
+    ("compressed", capture::compressed),
+    ("hpcap", capture::hpcap),
     ("headers", packet::headers),
     ("evaluate", packet::evaluate),
     ("fill", packet::fill),
     ("segment", packet::segment),
+    ("stored", stored::check),
     ("filter", text::filter),
     ("template", text::template),
     ("toml", text::toml),

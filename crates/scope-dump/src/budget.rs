@@ -35,6 +35,7 @@ use others::{Claimed, Others};
 use room::{Gain, Room, size};
 use rustix::fs::fstatvfs;
 use scope_folder::Folder;
+use scope_spelling::values::SizeOrShare;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -61,22 +62,13 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 /// Changes that wait to be reported; beyond, the oldest are forgotten (their numbers aren't).
 const CHANGES_MAX: usize = 1000;
 
-/// Free space that must remain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FreeMin {
-    /// So many bytes.
-    Bytes(u64),
-    /// So many millionths of the file system.
-    Ppm(u32),
-}
-
 /// Bounds of the space of dumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all dumps of the folder.
     pub bytes_max: Option<u64>,
     /// Free space of its file system that must remain.
-    pub free_min: Option<FreeMin>,
+    pub free_min: Option<SizeOrShare>,
     /// The oldest dumps are deleted to make room.
     pub rotate: bool,
 }

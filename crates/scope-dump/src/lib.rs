@@ -72,7 +72,7 @@ mod together;
 mod walk;
 mod writing;
 
-pub use budget::{Budget, FreeMin, Limits};
+pub use budget::{Budget, Limits};
 pub use buffers::{Buffered, Buffers};
 pub use cut::{cut, cut_from};
 pub use disk::{Disk, SystemDisk};

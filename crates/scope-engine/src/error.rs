@@ -17,6 +17,9 @@ pub enum EngineError {
     /// The process for commands couldn't be begun.
     #[error(transparent)]
     Exec(Fault),
+    /// A volume of the store can't be one.
+    #[error(transparent)]
+    Store(Fault),
     /// A file or a thread couldn't be made.
     #[error("{place}: {cause}")]
     System {

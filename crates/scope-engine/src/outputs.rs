@@ -23,6 +23,8 @@ pub struct Outputs {
     pub dump: Arc<DumpOutput>,
     /// For the whole ring at the end, and the name that it gets there.
     pub ring_out: Option<(Folder, OsString)>,
+    /// Folders of the store that are there.
+    volumes: Vec<Folder>,
 }
 
 impl Outputs {
@@ -60,7 +62,14 @@ impl Outputs {
         let spool = plan.fixed.dump.all.then(|| open_spool(&target, log.as_deref())).transpose()?;
         let spool = spool.map(|file| Spool::new(file, disk.clone()));
         let dump = DumpOutput { format: plan.fixed.dump.format, target, budget, disk, spool };
-        Ok(Outputs { log, dump: Arc::new(dump), ring_out })
+        let volumes = plan.fixed.store.iter().flat_map(|store| &store.volumes);
+        let volumes = volumes.filter(|volume| volume.folder.is_dir()).map(|volume| open(&volume.folder));
+        Ok(Outputs { log, dump: Arc::new(dump), ring_out, volumes: volumes.collect::<Result<_, _>>()? })
+    }
+
+    /// The folders of the store that are there already: who the run becomes must be able to write there.
+    pub fn volumes(&self) -> &[Folder] {
+        &self.volumes
     }
 
     /// Opens the log for the run `run_id`, if there is a folder for it.

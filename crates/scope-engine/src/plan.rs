@@ -8,7 +8,7 @@ use scope_packet::LinkType;
 use scope_rights::RightsPlan;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::spec::SourcePlan;
-use scope_spelling::values::SizeOrShare;
+use scope_store::retain::Bounds;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,19 +74,8 @@ pub struct StorePlan {
 pub struct VolumePlan {
     /// Its folder, absolute.
     pub folder: PathBuf,
-    /// Its longest file, bytes; `None`: as its budget says.
-    pub file_bytes: Option<u64>,
-}
-
-/// What one volume may take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreLimits {
-    /// Bytes of all its files.
-    pub budget: Option<SizeOrShare>,
-    /// How far back its files reach at most, ns.
-    pub age_ns: Option<i64>,
-    /// Free space that it leaves on its file system.
-    pub min_free: Option<SizeOrShare>,
+    /// Its longest file, bytes.
+    pub file_bytes: u64,
 }
 
 /// One run: what stays as it is while it goes, and what a reload may change.
@@ -145,7 +134,7 @@ pub struct Live {
     /// The run ends after so many dumps, those from before a reload included.
     pub exit_after: Option<u64>,
     /// What each volume of the store may take, in their order.
-    pub store_limits: Vec<StoreLimits>,
+    pub store_bounds: Vec<Bounds>,
 }
 
 /// Name that dumps by hand have in the place of a trigger's.

@@ -48,6 +48,9 @@ pub(crate) fn reload(
     }
     shared.triggers.replace(&live.triggers, live.manual_trigger(fixed.vlan));
     shared.dumps.set_limits(live.dumps_max, live.exit_after);
+    if let Some(stores) = &shared.stores {
+        stores.set_bounds(&live.store_bounds);
+    }
     let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
     shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
     watch.note(&format!("reload: done; changed: {what}"));

@@ -46,6 +46,7 @@ use crate::sources::open_sources;
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
+use crate::stores::{self, OpenStores, Stores};
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
@@ -80,8 +81,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     scope_rights::hide();
     let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let decision =
-        plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &outputs.writable())).transpose()?;
+    let written: Vec<_> = outputs.writable().into_iter().chain(stores::writable(outputs.volumes())).collect();
+    let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &written)).transpose()?;
+    drop(written);
     let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
     limits::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
     let (segment_bytes, segments) = plan.fixed.ring.plan()?;
@@ -91,6 +93,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         control.stops() == 0
     })?;
     let memory = ring.memory();
+    let store = plan.fixed.store.as_ref();
+    let stores =
+        store.map(|store| OpenStores::open(store, &plan.live.store_bounds, &ring, decision.as_ref()));
+    let stores = stores.transpose()?;
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings =
         prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
@@ -103,14 +109,19 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
     let nics = NicWatch::begin(&plan.fixed.sources);
-    let mut rights =
-        decision.map(|decision| scope_rights::give_up(decision, &outputs.writable())).transpose()?;
+    let stored = stores.iter().flat_map(OpenStores::writable);
+    let written: Vec<_> = outputs.writable().into_iter().chain(stored).collect();
+    let mut rights = decision.map(|decision| scope_rights::give_up(decision, &written)).transpose()?;
+    drop(written);
+    notes.extend(stores.iter().flat_map(OpenStores::notes));
+    let stores = stores.map(|stores| stores.start(&ring)).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let run = Run::new(plan, Ready { outputs, rights, ring, events, exec }, &sources, control.clone());
+    let run =
+        Run::new(plan, Ready { outputs, rights, ring, stores, events, exec }, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
     for note in &notes {
@@ -167,13 +178,14 @@ struct Ready {
     outputs: Outputs,
     rights: Option<Rights>,
     ring: Arc<Ring>,
+    stores: Option<Stores>,
     events: Arc<Events>,
     exec: Option<Arc<Exec>>,
 }
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, events, exec } = ready;
+        let Ready { outputs, rights, ring, stores, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -201,6 +213,7 @@ impl Run {
             ring,
             triggers: Triggers::new(&plan.live.triggers, plan.live.manual_trigger(plan.fixed.vlan)),
             dumps,
+            stores,
             events,
             lockstep: Lockstep::new(sources.len()),
             steps: Steps::default(),
@@ -302,6 +315,7 @@ impl Run {
                         watch.note(note);
                     }
                     watch.status(&status);
+                    self.tell_of_stores(watch, &mut warnings);
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
@@ -338,6 +352,16 @@ impl Run {
             self.obey(&orders, Phase::Closing, &mut warnings);
             self.tell(&mut taker, watch, &mut warnings);
         }
+        if let Some(stores) = &self.shared.stores {
+            stores.end();
+            while !stores.is_over() {
+                std::thread::park_timeout(LOOK_EVERY);
+                self.obey(&orders, Phase::Closing, &mut warnings);
+                self.tell(&mut taker, watch, &mut warnings);
+                self.tell_of_stores(watch, &mut warnings);
+            }
+        }
+        self.tell_of_stores(watch, &mut warnings);
         self.obey(&orders, Phase::Closing, &mut warnings);
         self.control.end();
         self.tell(&mut taker, watch, &mut warnings);

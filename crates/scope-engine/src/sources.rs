@@ -22,6 +22,7 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
         match &entry.plan {
             SourcePlan::File(file) => {
                 files.paths.push(file.path.clone());
+                files.forms.push(file.form);
                 file_parts.push(Part::of(entry));
                 files.pace = file.pace.or(files.pace);
                 files.snap_len = file.snap_len.or(files.snap_len);

@@ -3,11 +3,12 @@
 
 use crate::folder_watch::{FolderWatch, Notice};
 use scope_dump::budget::{Change, Usage};
-use scope_dump::{Budget, DumpOutput, FreeMin, Limits};
+use scope_dump::{Budget, DumpOutput, Limits};
 use scope_events::Events;
 use scope_events::counts::DumpSpace;
 use scope_events::event::{Alarm, Deleted};
 use scope_events::fact::Rare;
+use scope_spelling::values::SizeOrShare;
 use std::sync::Arc;
 
 /// Name of the alarm in `wirescope.jsonl`.
@@ -21,7 +22,7 @@ pub struct SpaceSummary {
     /// Bytes that dumps may take.
     pub bytes_max: Option<u64>,
     /// Free space that is kept, as it was asked for.
-    pub free_min: Option<FreeMin>,
+    pub free_min: Option<SizeOrShare>,
 }
 
 impl SpaceSummary {
@@ -29,8 +30,8 @@ impl SpaceSummary {
     pub(crate) fn facts(&self) -> DumpSpace {
         let Usage { used, free, full, deleted } = self.usage;
         let (bytes, percent) = match self.free_min {
-            Some(FreeMin::Bytes(bytes)) => (Some(bytes), None),
-            Some(FreeMin::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
+            Some(SizeOrShare::Bytes(bytes)) => (Some(bytes), None),
+            Some(SizeOrShare::Ppm(ppm)) => (None, Some(f64::from(ppm) / 1e4)),
             None => (None, None),
         };
         DumpSpace {

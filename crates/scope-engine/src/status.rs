@@ -7,6 +7,7 @@ use crate::dumps::OpenDump;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
+use crate::stores::{Stores, settle};
 use crate::thread_times::WorkerTime;
 use crate::wiring::Shared;
 use scope_dump::InterfaceSample;
@@ -16,7 +17,7 @@ use scope_events::now_ns;
 use scope_packet::{DropReason, Drops};
 use scope_ring::WorkerCounts;
 use scope_source::{SourceCounters, SourceError};
-use scope_store::VolumeReport;
+use scope_store::{Amount, VolumeReport};
 use scope_trigger::HitCounts;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -172,8 +173,10 @@ impl StatusTaker {
     pub(crate) fn take(&mut self, shared: &Shared) -> Status {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         self.last = Instant::now();
+        let stores = shared.stores.as_ref().map(Stores::reports).unwrap_or_default(); // before what is published
         let counters = shared.ring.counters();
         let total = counters.total();
+        let stores = settle(stores, Amount::new(total.stored_packets, total.stored_bytes));
         self.dropped = total.dropped;
         let workers: Vec<WorkerStatus> = (0..self.names.len())
             .map(|index| {
@@ -212,7 +215,7 @@ impl StatusTaker {
             dumps_done: shared.dumps.done(),
             hits: hits_by_trigger.iter().map(|(_, hits)| hits.total()).sum(),
             hits_by_trigger,
-            stores: Vec::new(),
+            stores,
             space: None,
             workers,
             sources,

@@ -4,6 +4,7 @@ use crate::dumps::Dumps;
 use crate::lockstep::Lockstep;
 use crate::plan::SourceEntry;
 use crate::steps::Steps;
+use crate::stores::Stores;
 use crate::triggers::Triggers;
 use scope_events::Events;
 use scope_filter::Filter;
@@ -20,6 +21,8 @@ pub struct Shared {
     pub triggers: Triggers,
     /// Dumps.
     pub dumps: Arc<Dumps>,
+    /// The store, if there is one.
+    pub stores: Option<Stores>,
     /// Event log.
     pub events: Arc<Events>,
     /// Keeps workers that can wait together.

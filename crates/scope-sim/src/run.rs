@@ -134,6 +134,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         ring: ring.clone(),
         triggers: Triggers::new(&triggers(&scene.triggers), manual()),
         dumps,
+        stores: None,
         events,
         lockstep: Lockstep::new(sources.len()),
         steps: Steps::default(),

@@ -2,6 +2,7 @@
 
 use crate::synth::SynthOptions;
 use scope_machine::cpus::Placement;
+use scope_packet::LinkType;
 
 /// Percent of the ring that the shares of all sources together may have.
 pub const SHARES_MAX: u32 = 90;
@@ -63,11 +64,23 @@ pub struct PcapPlan {
     pub exclude_self: bool,
 }
 
+/// Of which form a capture file is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileForm {
+    /// pcap or pcapng, known by its first bytes.
+    #[default]
+    Detected,
+    /// HPCAP's raw records, all of this link type.
+    Hpcap(LinkType),
+}
+
 /// A capture file as meant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePlan {
     /// Path; `-` is standard input.
     pub path: String,
+    /// Of which form it is.
+    pub form: FileForm,
     /// Multiple of the recorded pace, finite and above 0; `None`: as fast as it goes.
     pub pace: Option<f64>,
     /// How many workers share it.

@@ -3,7 +3,7 @@
 //! ```text
 //! afpacket:IFACE,workers=2,snaplen=128,promisc=off,share=30%,cpus=2-3,prefilter=not port 22    afpacket:eth*,workers=0,spare=8
 //! pcap:IFACE,snaplen=128,buffer=64MiB
-//! file:PATH,pace=1
+//! file:PATH,pace=1                          file:PATH,format=hpcap,link=ethernet
 //! synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
 //! ```
 //! A comma inside WHAT or a value is written `\,` and a backslash `\\`; before any other character a
@@ -16,12 +16,13 @@
 use std::str::FromStr;
 
 pub use crate::afpacket::{Pattern, SPARES_MAX};
-pub use crate::plan::{AfPacketPlan, FilePlan, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec};
+pub use crate::plan::{AfPacketPlan, FileForm, FilePlan, PcapPlan, SHARES_MAX, SourcePlan, SourceSpec};
 pub use crate::synth::WORKERS_MAX;
 use crate::synth::{Prepare, Size, SynthOptions};
 use scope_fault::Fault;
 use scope_machine::cpus::Placement;
 use scope_machine::nic::SNAP_LEN_MAX;
+use scope_packet::LinkType;
 use scope_spelling::values::{
     BadValue, parse_count, parse_cpus, parse_duration_ns, parse_percent, parse_size, parse_time_ns,
 };
@@ -88,6 +89,8 @@ pub const PCAP: &[OptionHelp] = &[
 /// Options of `file:PATH`.
 pub const FILE: &[OptionHelp] = &[
     option("pace", "1", "max, or the multiple of the recorded pace (max)"),
+    option("format", "hpcap", "hpcap: its raw records, which need link= (pcap or pcapng, as the file says)"),
+    option("link", "ethernet", "link type of a file with format=hpcap, by name or number"),
     option("workers", "2", "threads that share the packets by flow (1)"),
     option("snaplen", "128", "bytes kept of each packet; 0: all (all)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
@@ -206,10 +209,49 @@ fn pcap(interface: String, options: &mut Options<'_>) -> PcapPlan {
 fn file(path: String, options: &mut Options<'_>) -> FilePlan {
     FilePlan {
         path,
+        form: file_form(options),
         pace: options.read_value("pace", multiple).unwrap_or(None),
         workers: options.read_value("workers", workers).unwrap_or(1),
         snap_len: options.read_value("snaplen", snap_len).unwrap_or(None),
     }
+}
+
+/// A file that doesn't say what it is has to be described whole, and one that does not at all.
+fn file_form(options: &mut Options<'_>) -> FileForm {
+    let (raw, linked) = (options.is_given("format"), options.is_given("link"));
+    let format = options.read_value("format", format);
+    let link = options.read_value("link", link);
+    let fault = |name, cause: &str| Fault::of_option(options.spec, name).cause(cause);
+    let fault = match (raw, linked) {
+        (true, false) if format.is_some() => {
+            let fault = fault("link", "it is missing, and no file with format=hpcap says its own link type");
+            Some(fault.remedy("add e.g. link=ethernet"))
+        }
+        (false, true) => {
+            let fault =
+                fault("link", "only a file with format=hpcap needs it, others say their own link type");
+            Some(fault.remedy("remove link=, or add format=hpcap"))
+        }
+        _ => None,
+    };
+    options.faults.extend(fault);
+    match (format, link) {
+        (Some(()), Some(link_type)) => FileForm::Hpcap(link_type),
+        _ => FileForm::Detected,
+    }
+}
+
+fn format(text: &str) -> Result<(), BadValue> {
+    match text {
+        "hpcap" => Ok(()),
+        "pcap" | "pcapng" => Err(BadValue::new(text, "is known by the file's first bytes; omit format=")),
+        _ => Err(BadValue::new(text, "is not hpcap, the only format that a file doesn't say itself")),
+    }
+}
+
+fn link(text: &str) -> Result<LinkType, BadValue> {
+    let unknown = || BadValue::new(text, "is neither the name nor the number of a link type");
+    LinkType::named(text).ok_or_else(unknown)
 }
 
 fn synth(options: &mut Options<'_>) -> SynthOptions {
@@ -403,7 +445,7 @@ impl<'a> Options<'a> {
             let remedy = format!("write e.g. {name}={}", help.example);
             return Err(fault().cause(format!("option '{name}' has no value")).remedy(remedy));
         };
-        if self.given.iter().any(|(given, _)| *given == name) {
+        if self.is_given(name) {
             return Err(fault().cause(format!("option '{name}' is given twice")).remedy("remove one"));
         }
         self.given.push((name, value));
@@ -416,6 +458,10 @@ impl<'a> Options<'a> {
         let fault =
             Fault::of_source(self.spec).with_value(name).cause(format!("{kind} has no option '{name}'"));
         fault.remedy(format!("{hint}it has {}", names.join(", ")))
+    }
+
+    fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
     }
 
     /// The value of an option if it is there and right; a wrong one becomes a fault.

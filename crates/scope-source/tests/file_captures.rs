@@ -10,6 +10,7 @@ use std::process::Command;
 use file_support::odd::{self, Expected};
 use file_support::{Collect, Got, read_all, read_bytes};
 use scope_source::file::{BUFFER_BYTES_MAX, FileOptions, FileSource};
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source, SourceError};
 
 fn folder() -> PathBuf {
@@ -230,7 +231,7 @@ fn two_thousand_cut_and_flipped_mutants_do_no_harm() {
         let mut bytes = fs::read(&files[mutant % files.len()]).unwrap();
         mutate(&mut noise, &mut bytes);
         let len = bytes.len();
-        match FileSource::from_reader("mutant", Box::new(std::io::Cursor::new(bytes))) {
+        match FileSource::from_reader("mutant", Box::new(std::io::Cursor::new(bytes)), FileForm::Detected) {
             Err(error) => {
                 assert!(error.to_string().starts_with("mutant: "), "{error}");
                 refused += 1;

@@ -8,6 +8,7 @@ use std::io::{self, Cursor, Read};
 use file_support::{Collect, MICRO, Ng, Pcap, read_all, read_bytes};
 use scope_packet::{Gap, GapReason};
 use scope_source::file::{FileOptions, FileSource};
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source};
 
 const DATA: [u8; 20] = [7; 20];
@@ -100,7 +101,8 @@ impl Read for Fails {
 fn where_reading_fails_the_rest_is_missing() {
     let mut pcap = Pcap::new(false, MICRO, 4, 65_535, 1);
     let bytes = pcap.packet(S, &DATA).packet(2 * S, &DATA).done();
-    let mut source = FileSource::from_reader("broken", Box::new(Fails(Cursor::new(bytes)))).unwrap();
+    let mut source =
+        FileSource::from_reader("broken", Box::new(Fails(Cursor::new(bytes))), FileForm::Detected).unwrap();
     let mut sink = Collect::default();
     let error = loop {
         match source.poll(&mut sink) {

@@ -41,7 +41,8 @@ fn each_refusal_names_the_file_and_the_cause() {
     check(Some(b""), "is empty");
     check(Some(b"ab"), "is no capture file: 2 bytes");
     check(Some(b"This is no capture"), "is no capture file: it begins with 54 68 69 73");
-    check(Some(&[0x1f, 0x8b, 8, 0, 0]), "compressed with gzip; decompress it first");
+    check(Some(b"BZh9"), "compressed with bzip2; decompress it first");
+    check(Some(&[0x1f, 0x8b, 8, 0, 0]), "no packet of it can be read: its gzip data end too early");
     check(Some(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]), "truncated inside its header: it has 8 of 24 bytes");
     check(Some(&Pcap::new(false, MICRO, 5, 0, 1).done()), "version 2.5");
     check(Some(&Ng::new(false).done()[..16]), "no packet of it can be read");
@@ -68,7 +69,7 @@ fn contradictory_options_are_refused_all_at_once() {
         paths: vec!["-".into(), "-".into()],
         pace: Some(0.0),
         share: Some((2, 2)),
-        snap_len: None,
+        ..FileOptions::default()
     });
     for cause in ["standard input twice", "pace must be", "share must lie below"] {
         assert!(text.contains(cause), "{text}");

@@ -10,6 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use scope_packet::{Gap, Interface, LinkType, Packet, Sink, TimestampSource, Turn};
 use scope_source::file::{FileOptions, FileSource};
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source, SourceCounters};
 
 /// Times and bytes of a few packets.
@@ -318,7 +319,9 @@ fn a_poll_ends_after_some_thousand_packets() {
     for n in 0..20_000 {
         pcap.packet(n, b"short");
     }
-    let mut source = FileSource::from_reader("many", Box::new(std::io::Cursor::new(pcap.done()))).unwrap();
+    let mut source =
+        FileSource::from_reader("many", Box::new(std::io::Cursor::new(pcap.done())), FileForm::Detected)
+            .unwrap();
     let mut sink = Collect::default();
     assert_eq!(source.poll(&mut sink).unwrap(), Polled::Packets);
     assert!((4096..4160).contains(&sink.packets.len()), "{}", sink.packets.len());

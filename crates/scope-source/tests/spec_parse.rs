@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use scope_machine::cpus::Placement;
-use scope_source::spec::{self, AfPacketPlan, FilePlan, KINDS, PcapPlan, SourcePlan, escape, parse};
+use scope_packet::LinkType;
+use scope_source::spec::{
+    self, AfPacketPlan, FileForm, FilePlan, KINDS, PcapPlan, SourcePlan, escape, parse,
+};
 use scope_source::synth::{Prepare, Size, SynthOptions};
 
 fn plan(text: &str) -> SourcePlan {
@@ -15,7 +18,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 fn file(path: &str) -> FilePlan {
-    FilePlan { path: path.to_string(), pace: None, workers: 1, snap_len: None }
+    FilePlan { path: path.to_string(), form: FileForm::Detected, pace: None, workers: 1, snap_len: None }
 }
 
 #[test]
@@ -107,8 +110,11 @@ fn every_option_of_the_tables_is_read_with_its_example() {
         for option in *options {
             let comma = if what.is_empty() { "" } else { "," };
             let mut text = format!("{kind}:{what}{comma}{}={}", option.name, option.example);
-            if *kind == "synth" && option.name == "pace" {
-                text.push_str(",time=1s");
+            match (*kind, option.name) {
+                ("synth", "pace") => text.push_str(",time=1s"),
+                ("file", "format") => text.push_str(",link=1"),
+                ("file", "link") => text.push_str(",format=hpcap"),
+                _ => {}
             }
             plan(&text);
         }
@@ -132,7 +138,10 @@ fn each_fault_names_its_cause_and_remedy() {
     check("afpacket:,workers=2", &["INTERFACE is missing"]);
     check(
         "file:x,speed=1",
-        &["file has no option 'speed'", "it has pace, workers, snaplen, share, prefilter, cpus, numa"],
+        &[
+            "file has no option 'speed'",
+            "it has pace, format, link, workers, snaplen, share, prefilter, cpus, numa",
+        ],
     );
     check("file:x,pase=1", &["did you mean 'pace'"]);
     check("synth:flow=7", &["did you mean 'flows'"]);
@@ -142,6 +151,12 @@ fn each_fault_names_its_cause_and_remedy() {
     check("file:x,pace=0", &["option 'pace'", "neither max nor a number"]);
     check("file:x,pace=nan", &["neither max nor a number"]);
     check("file:x,pace=inf", &["neither max nor a number"]);
+    check("file:x,format=hpcap", &["option 'link'", "it is missing", "link=ethernet"]);
+    check("file:x,link=ethernet", &["option 'link'", "only a file with format=hpcap", "remove link="]);
+    check("file:x,format=pcapng", &["option 'format'", "known by the file's first bytes; omit format="]);
+    check("file:x,format=erf,link=1", &["option 'format'", "'erf'", "is not hpcap", "format=hpcap"]);
+    check("file:x,format=hpcap,link=token", &["option 'link'", "neither the name nor the number of a link"]);
+    check("file:x,format=hpcap,link=65536", &["option 'link'", "neither the name nor the number of a link"]);
     check("file:x,workers=0", &["option 'workers'", "1 to 64"]);
     check("file:x,workers=-1", &["no whole number"]);
     check("afpacket:eth0,promisc=yes", &["neither on nor off", "promisc=off"]);
@@ -190,6 +205,15 @@ fn every_kind_of_source_takes_a_prefilter_and_a_place() {
     }
     let plain = parse("synth:").unwrap();
     assert_eq!((plain.prefilter, plain.placement), (None, Placement::default()));
+}
+
+#[test]
+fn a_file_of_raw_records_is_told_its_link_type_by_name_or_number() {
+    for (link, number) in [("ethernet", 1), ("RAW", 101), ("linux_sll2", 276), ("12", 101), ("147", 147)] {
+        let form = FileForm::Hpcap(LinkType(number));
+        let text = format!("file:x,link={link},format=hpcap");
+        assert_eq!(plan(&text), SourcePlan::File(FilePlan { form, ..file("x") }), "{text}");
+    }
 }
 
 #[test]

@@ -17,8 +17,11 @@ use jiff::{Timestamp, ToSpan};
 
 /// A number of fewer digits is no time without an `@`: it may be meant as a year or a date.
 const EPOCH_DIGITS_MIN: usize = 9;
-const FORMS: &str = "is no time; write it like 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m, now or \
-                     @1795206665.5";
+const NO_TIME: &str = "is no time";
+const FORMS: &str =
+    "write it like 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m, now or @1795206665.5";
+const TOO_FINE: &str = "is finer than 1 ns";
+const NINE_DIGITS: &str = "write at most nine digits behind the point";
 
 /// Where and when a time is given.
 #[derive(Clone, Debug)]
@@ -38,6 +41,37 @@ pub struct Moment {
     pub is_local: bool,
 }
 
+/// Why a text is no time, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}; {remedy}")]
+pub struct BadMoment {
+    /// The text.
+    pub value: String,
+    /// What is wrong, in words that name it.
+    pub cause: String,
+    /// What to write.
+    pub remedy: String,
+}
+
+impl BadMoment {
+    fn new(bad: BadValue, remedy: impl Into<String>) -> BadMoment {
+        BadMoment { value: bad.value, cause: bad.cause, remedy: remedy.into() }
+    }
+
+    /// Of a text, what it is.
+    fn of(text: &str, is: &str, remedy: impl Into<String>) -> BadMoment {
+        BadMoment::new(BadValue::new(text, is), remedy)
+    }
+
+    fn no_time(text: &str) -> BadMoment {
+        BadMoment::of(text, NO_TIME, FORMS)
+    }
+
+    fn outside(text: &str) -> BadMoment {
+        BadMoment::of(text, "lies outside 1970 to 2262", "write a time in between")
+    }
+}
+
 impl Here {
     /// Its zone's name, as `Europe/Berlin`; where it has none its offset now, as `+01`.
     pub fn zone_name(&self) -> String {
@@ -53,41 +87,35 @@ impl Here {
     ///
     /// # Errors
     /// It is in none of the forms, comes twice or never here, or lies outside 1970 to 2262.
-    pub fn read(&self, text: &str) -> Result<Moment, BadValue> {
+    pub fn read(&self, text: &str) -> Result<Moment, BadMoment> {
         let text = text.trim();
         let at = |time_ns| Moment { time_ns, is_local: false };
         if text.eq_ignore_ascii_case("now") {
             return Ok(at(self.now_ns));
         }
         if let Some(duration) = text.strip_prefix('-') {
-            let ns =
-                parse_duration_ns(duration).map_err(|bad| BadValue { value: text.to_string(), ..bad })?;
+            let bad = |bad| BadMoment { value: text.to_string(), ..BadMoment::new(bad, "write e.g. -15m") };
+            let ns = parse_duration_ns(duration).map_err(bad)?;
             let past = self.now_ns.checked_sub(ns).filter(|&past| past >= 0);
-            return past.map(at).ok_or_else(|| outside(text));
+            return past.map(at).ok_or_else(|| BadMoment::outside(text));
         }
-        if let Some(seconds) = text.strip_prefix('@') {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        match text.strip_prefix('@') {
             // Digits and a point: whatever else a time may be has no place behind the mark.
-            return match is_number(seconds) {
-                true => parse_time_ns(seconds).map(at),
-                false => Err(BadValue::new(text, FORMS)),
-            };
+            Some(seconds) if is_number(seconds) => epoch(seconds).map(at),
+            Some(_) => Err(BadMoment::no_time(text)),
+            None if is_number(text) && digits < EPOCH_DIGITS_MIN => {
+                let remedy = format!("for seconds since 1970 write @{text}");
+                Err(BadMoment::of(text, "may be seconds, a year or a date", remedy))
+            }
+            None if is_number(text) => epoch(text).map(at),
+            None => self.clock(text),
         }
-        if is_number(text) {
-            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-            return match digits < EPOCH_DIGITS_MIN {
-                true => {
-                    let is = format!("may be many a thing; for seconds since 1970 write @{text}");
-                    Err(BadValue::new(text, is))
-                }
-                false => parse_time_ns(text).map(at),
-            };
-        }
-        self.clock(text)
     }
 
     /// A time of day, with a date or without.
-    fn clock(&self, text: &str) -> Result<Moment, BadValue> {
-        let no_time = || BadValue::new(text, FORMS);
+    fn clock(&self, text: &str) -> Result<Moment, BadMoment> {
+        let no_time = || BadMoment::no_time(text);
         let (day, clock) = match text.split_once(['T', 't', ' ']) {
             Some((day, clock)) => (Some(date(day).ok_or_else(no_time)?), clock.trim_start()),
             None => (None, text),
@@ -96,7 +124,10 @@ impl Here {
             Some(at) => (clock[..at].trim_end(), Some(offset(&clock[at..]).ok_or_else(no_time)?)),
             None => (clock, None),
         };
-        let time = time(clock).map_err(|is| BadValue::new(text, is))?;
+        let time = time(clock).map_err(|is| match is {
+            TOO_FINE => BadMoment::of(text, is, NINE_DIGITS),
+            _ => no_time(),
+        })?;
         let zone = offset.map_or_else(|| self.zone.clone(), TimeZone::fixed);
         let time_ns = match day {
             Some(day) => self.instant(text, &zone, day.to_datetime(time))?,
@@ -106,46 +137,50 @@ impl Here {
     }
 
     /// The latest such time of day that is not in the future.
-    fn latest(&self, text: &str, zone: &TimeZone, time: Time) -> Result<i64, BadValue> {
-        let now = Timestamp::from_nanosecond(self.now_ns.into()).map_err(|_| outside(text))?;
+    fn latest(&self, text: &str, zone: &TimeZone, time: Time) -> Result<i64, BadMoment> {
+        let now = Timestamp::from_nanosecond(self.now_ns.into()).map_err(|_| BadMoment::outside(text))?;
         let today = zone.to_datetime(now).date();
         let this = self.instant(text, zone, today.to_datetime(time));
         match this {
             Ok(past) if past <= self.now_ns => Ok(past),
             Err(_) if today.to_datetime(time) <= zone.to_datetime(now) => this,
             _ => {
-                let yesterday = today.checked_sub(1.day()).map_err(|_| outside(text))?;
+                let yesterday = today.checked_sub(1.day()).map_err(|_| BadMoment::outside(text))?;
                 self.instant(text, zone, yesterday.to_datetime(time))
             }
         }
     }
 
     /// The one moment at which clocks of a zone show this.
-    fn instant(&self, text: &str, zone: &TimeZone, shown: DateTime) -> Result<i64, BadValue> {
+    fn instant(&self, text: &str, zone: &TimeZone, shown: DateTime) -> Result<i64, BadMoment> {
         let moment = zone.to_ambiguous_timestamp(shown);
         let name = || self.zone_name();
         match moment.offset() {
             AmbiguousOffset::Unambiguous { .. } => {}
             AmbiguousOffset::Fold { before, after } => {
-                let is =
-                    format!("comes twice on that day in {}; write {shown}{before} or {shown}{after}", name());
-                return Err(BadValue::new(text, is));
+                let is = format!("comes twice on that day in {}", name());
+                return Err(BadMoment::of(text, &is, format!("write {shown}{before} or {shown}{after}")));
             }
             AmbiguousOffset::Gap { before, after } => {
-                let is = format!(
-                    "is skipped on that day in {}, where {before} changes to {after}; write it with an offset",
-                    name()
-                );
-                return Err(BadValue::new(text, is));
+                let is = format!("is skipped on that day in {}, where {before} changes to {after}", name());
+                return Err(BadMoment::of(text, &is, "write it with an offset"));
             }
         }
-        let moment = moment.unambiguous().map_err(|_| outside(text))?;
-        i64::try_from(moment.as_nanosecond()).ok().filter(|&ns| ns >= 0).ok_or_else(|| outside(text))
+        let moment = moment.unambiguous().map_err(|_| BadMoment::outside(text))?;
+        i64::try_from(moment.as_nanosecond())
+            .ok()
+            .filter(|&ns| ns >= 0)
+            .ok_or_else(|| BadMoment::outside(text))
     }
 }
 
-fn outside(text: &str) -> BadValue {
-    BadValue::new(text, "lies outside 1970 to 2262")
+/// Seconds since 1970.
+fn epoch(seconds: &str) -> Result<i64, BadMoment> {
+    let finer = seconds.split_once('.').is_some_and(|(_, fraction)| fraction.len() > 9);
+    match finer {
+        true => Err(BadMoment::of(seconds, TOO_FINE, NINE_DIGITS)),
+        false => parse_time_ns(seconds).map_err(|_| BadMoment::outside(seconds)),
+    }
 }
 
 /// Digits with at most one point.
@@ -174,21 +209,22 @@ fn date(text: &str) -> Option<Date> {
 fn time(text: &str) -> Result<Time, &'static str> {
     let mut parts = text.split(':');
     let mut next = |digits| parts.next().and_then(|part: &str| field(part, digits));
-    let (hour, minute) = (next(2).ok_or(FORMS)?, next(2).ok_or(FORMS)?);
+    let (hour, minute) = (next(2).ok_or(NO_TIME)?, next(2).ok_or(NO_TIME)?);
     let (second, fraction) = match parts.next() {
         None => ("00", ""),
         Some(second) => second.split_once('.').unwrap_or((second, "")),
     };
     if fraction.len() > 9 {
-        return Err("is finer than 1 ns");
+        return Err(TOO_FINE);
     }
-    let second = field(second, 2).filter(|_| parts.next().is_none() && !text.ends_with('.')).ok_or(FORMS)?;
+    let second =
+        field(second, 2).filter(|_| parts.next().is_none() && !text.ends_with('.')).ok_or(NO_TIME)?;
     let nanosecond = match fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => format!("{fraction:0<9}").parse().map_err(|_| FORMS)?,
-        false => return Err(FORMS),
+        true => format!("{fraction:0<9}").parse().map_err(|_| NO_TIME)?,
+        false => return Err(NO_TIME),
     };
     // Two digits each.
-    Time::new(hour as i8, minute as i8, second as i8, nanosecond).map_err(|_| FORMS)
+    Time::new(hour as i8, minute as i8, second as i8, nanosecond).map_err(|_| NO_TIME)
 }
 
 /// `Z`, `+01:00`, `-0330`, `+01`.
@@ -261,7 +297,7 @@ mod tests {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let check = |text: &str, now: &str, part: &str| {
             let here = Here { now_ns: parse_time_ns(now).unwrap(), zone: zone.clone() };
-            let cause = here.read(text).expect_err(text).cause;
+            let cause = here.read(text).expect_err(text).to_string();
             assert!(cause.contains(part), "{cause}");
         };
         let later = "2026-12-01T00:00:00Z";
@@ -281,8 +317,8 @@ mod tests {
     #[test]
     fn what_has_no_meaning_is_refused_with_the_reason() {
         let check = |text: &str, part: &str| {
-            let bad = here().read(text).expect_err(text);
-            assert!(bad.cause.contains(part), "{}", bad.cause);
+            let bad = here().read(text).expect_err(text).to_string();
+            assert!(bad.contains(part), "{bad}");
         };
         for text in [
             "",
@@ -311,10 +347,10 @@ mod tests {
         ] {
             check(text, "is no time");
         }
-        check("20261120", "write @20261120");
+        check("20261120", "may be seconds, a year or a date; for seconds since 1970 write @20261120");
         check("2026-11-20T20:31:05.1234567891Z", "finer than 1 ns");
         check("@1.1234567891", "finer than 1 ns");
-        check("-5 years", "unknown unit");
+        check("-5 years", "; write e.g. -15m");
         check("-", "not a number");
         check("-100000d", "outside 1970");
         check("1969-12-31T23:59Z", "outside 1970");

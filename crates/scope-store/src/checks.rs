@@ -1,12 +1,12 @@
 //! The checks in a segment's foot: what proves that each of its pages, and the whole, is as it was written.
 //!
 //! ```text
-//! page 0 ──XXH3-128──► 16 bytes ─┐ lowest 4: the page's checksum       offsets in the foot's page
-//! page 1 ──XXH3-128──► 16 bytes ─┤                                      0     fields, see scope_packet::segment
-//!  ...                           ├──XXH3-128──► the segment's hash      512   flush record 0, 64 bytes
-//! the foot's own page,           │                                      1024  flush record 1, 64 bytes
-//! CHECKS_AT..4092 as zeros ──────┘                                      2028  hash, 16 bytes
-//!                                                                       2044  512 checksums of 4 bytes
+//! page 0 ──XXH3-128──► 16 bytes ─┐ lowest 4: the page's checksum     offsets in the foot's page
+//! page 1 ──XXH3-128──► 16 bytes ─┤                                    0     fields
+//!  ...                           ├──XXH3-128──► the segment's hash    512   flush record 0, 64 bytes
+//! the foot's own page,           │                                    1024  flush record 1, 64 bytes
+//! CHECKS_AT..4092 as zeros ──────┘                                    2028  hash, 16 bytes
+//!                                                                     2044  512 checksums of 4 bytes
 //! ```
 //! Every byte is hashed once. Whoever reads single pages compares a checksum of 4 bytes; whoever reads all
 //! compares 16. A segment without checks (hash and checksums all zero) was written before there were any, or

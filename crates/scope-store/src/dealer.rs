@@ -11,9 +11,20 @@
 //! A volume that stalls keeps what it has; what the others can't hold is recycled by the ring, and counted as
 //! missed with the segment that follows.
 
+use crate::report::Amount;
 use scope_packet::SegmentId;
-use scope_ring::{Missed, Ring, SegmentReader, Taken};
+use scope_ring::{Missed, Pinned, Ring, SegmentReader};
 use std::collections::VecDeque;
+
+/// A segment on its way to a disk.
+pub struct Job {
+    /// The segment.
+    pub pinned: Pinned,
+    /// What was recycled directly before it.
+    pub missed: Missed,
+    /// What of it is safe already, and counted: its first packets. Some volume failed behind them.
+    pub kept: Amount,
+}
 
 /// Deals segments out among volumes. All of them share one, behind a lock that no worker takes.
 pub struct Dealer {
@@ -25,7 +36,7 @@ pub struct Dealer {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Taken>,
+    waiting: VecDeque<Job>,
     /// Handed to the volume, and not done.
     in_hand: usize,
     fails: bool,
@@ -48,16 +59,17 @@ impl Dealer {
     pub fn deal(&mut self) {
         while let Some(volume) = self.emptiest() {
             let Some(taken) = self.reader.take() else { return };
-            self.queues[volume].waiting.push_back(taken);
+            let job = Job { pinned: taken.pinned, missed: taken.missed, kept: Amount::default() };
+            self.queues[volume].waiting.push_back(job);
         }
     }
 
     /// The next segment of a volume.
-    pub fn next_of(&mut self, volume: usize) -> Option<Taken> {
+    pub fn next_of(&mut self, volume: usize) -> Option<Job> {
         let queue = &mut self.queues[volume];
-        let taken = queue.waiting.pop_front()?;
+        let job = queue.waiting.pop_front()?;
         queue.in_hand += 1;
-        Some(taken)
+        Some(job)
     }
 
     /// Segments that wait for the volume or are in its hands.
@@ -65,9 +77,13 @@ impl Dealer {
         self.queues[volume].len()
     }
 
-    /// What of the segments that wait for the volume is published: packets and captured bytes, of open ones
-    /// as far as they are sealed.
-    pub fn waiting(&self, volume: usize) -> impl Iterator<Item = &Taken> {
+    /// Segments that one volume may have at a time.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
+    /// The segments that wait for the volume, the oldest first.
+    pub fn waiting(&self, volume: usize) -> impl Iterator<Item = &Job> {
         self.queues[volume].waiting.iter()
     }
 
@@ -78,12 +94,14 @@ impl Dealer {
         self.reader.done(id);
     }
 
-    /// The volume couldn't write a segment: it is dealt again, in front of all others.
-    pub fn put_back(&mut self, volume: usize, taken: Taken) {
+    /// The volume couldn't write a segment: it is dealt again, in front of all others; also if it was
+    /// `done` already, and only wasn't safe.
+    pub fn put_back(&mut self, volume: usize, job: Job, done: bool) {
         let queue = &mut self.queues[volume];
-        queue.in_hand = queue.in_hand.saturating_sub(1);
+        queue.in_hand = queue.in_hand.saturating_sub(usize::from(!done));
+        self.reader.adopt(&job.pinned);
         let to = self.emptiest().unwrap_or(volume);
-        self.queues[to].waiting.push_front(taken);
+        self.queues[to].waiting.push_front(job);
     }
 
     /// Whether the volume fails now: then the others get its share, and what waits for it.
@@ -91,11 +109,11 @@ impl Dealer {
         self.queues[volume].fails = fails;
         if fails && self.queues.iter().any(|queue| !queue.fails) {
             let mut waiting = std::mem::take(&mut self.queues[volume].waiting);
-            while let Some(taken) = waiting.pop_front() {
+            while let Some(job) = waiting.pop_front() {
                 match self.emptiest() {
-                    Some(to) => self.queues[to].waiting.push_back(taken),
+                    Some(to) => self.queues[to].waiting.push_back(job),
                     None => {
-                        waiting.push_front(taken);
+                        waiting.push_front(job);
                         break;
                     }
                 }

@@ -97,7 +97,7 @@ fn write_segment(pinned: &Pinned, offset: u64, file: &mut File) -> io::Result<Op
 }
 
 /// The head of the file with the packets of `link_type`.
-fn head(ring: &Arc<Ring>, link_type: LinkType, number: u32) -> Head {
+pub(crate) fn head(ring: &Arc<Ring>, link_type: LinkType, number: u32) -> Head {
     let interfaces = ring.interfaces_from(0).into_iter().map(|entry| HeadInterface {
         name: entry.name,
         description: entry.description,

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! create   NAME.part, reserve, names synced, head begun
-//! flush    pages of open segments begun ─► all begun so far have finished ─► sync begun ─► it is back: kept
+//! flush    pages of open segments begun ─► all so far have finished ─► sync begun ─► it is back: kept
 //! close    the closed segment begun, as soon as no write of its slot is under way
 //! retire   the slot of a segment that another file has by now becomes padding
-//! cut      a segment that the ring recycled too early is closed where its last flush ended: read back, written
+//! cut      a segment that the ring recycled too early is read back, and closed where its last flush ended
 //! end      no slot is open ─► index ─► truncate ─► sync ─► rename ─► names synced
 //! ```
 //! What is kept survives a loss of power. A flush promises everything that the file was given before it; the
@@ -48,9 +48,9 @@ pub struct FilePlan<'a> {
 pub struct Kept {
     /// Of which segment.
     pub id: SegmentId,
-    /// Their numbers in the lane.
+    /// Their numbers in the lane. Empty where only the end of the segment is new.
     pub packets: Range<u64>,
-    /// Whether that is the end of the segment.
+    /// Whether the segment is closed.
     pub closed: bool,
 }
 
@@ -90,8 +90,9 @@ struct Slot {
     state: SlotState,
     /// Packets that were flushed.
     flushed: u32,
-    /// Packets that are kept.
+    /// Packets that are kept, and whether the closed segment is.
     kept: u32,
+    kept_closed: bool,
     /// Writes under way.
     writes: u32,
 }
@@ -135,7 +136,10 @@ pub struct FileWriter {
     pending: BTreeMap<u64, Pending>,
     waiting: Vec<Waiting>,
     round: Option<Round>,
+    /// Length of the whole file, once it is known.
+    bytes: u64,
     kept: Vec<Kept>,
+    written: Vec<SegmentId>,
     begun: u64,
     /// The index is begun: nothing comes in any more.
     closing: bool,
@@ -190,7 +194,9 @@ impl FileWriter {
             pending: BTreeMap::new(),
             waiting: Vec::new(),
             round: None,
+            bytes: 0,
             kept: Vec::new(),
+            written: Vec::new(),
             begun: 0,
             closing: false,
             over: false,
@@ -239,6 +245,11 @@ impl FileWriter {
         self.reserve
     }
 
+    /// Length of the file, once it is whole.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// What it holds so far in closed segments.
     pub fn holds(&self) -> Holds {
         let mut holds = Holds::default();
@@ -249,6 +260,12 @@ impl FileWriter {
     /// Packets that are kept since the last call.
     pub fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
+    }
+
+    /// Closed segments whose last write has finished since the last call: the file needs their bytes no more.
+    /// They are kept with the next sync.
+    pub fn take_written(&mut self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.written)
     }
 
     /// Packets that it was given and that aren't kept: of a file that failed, those that must be given to
@@ -355,7 +372,11 @@ impl FileWriter {
     pub fn finished(&mut self, disk: &mut dyn Disk, finished: Finished) {
         let Some(pending) = self.pending.remove(&finished.begun.tag) else { return };
         if let Pending::Slot(index) = pending {
-            self.slots[index].writes -= 1;
+            let slot = &mut self.slots[index];
+            slot.writes -= 1;
+            if slot.writes == 0 && matches!(slot.state, SlotState::Closed(_)) {
+                self.written.push(slot.id);
+            }
         }
         if let Err(error) = finished.result {
             self.fail(error);
@@ -403,6 +424,7 @@ impl FileWriter {
                 state: SlotState::Open,
                 flushed: 0,
                 kept: 0,
+                kept_closed: false,
                 writes: 0,
             });
             Some(self.slots.len() - 1)
@@ -535,6 +557,7 @@ impl FileWriter {
 
     fn begin_last_sync(&mut self, disk: &mut dyn Disk, bytes: u64) -> io::Result<()> {
         disk.truncate(self.file, bytes)?;
+        self.bytes = bytes;
         let kept = self.finished_packets();
         self.begin(disk, Act::Sync { file: self.file }, Pending::LastSync(kept))
     }
@@ -548,7 +571,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have finished.
+    /// What the sync that begins now makes safe: of each slot, by its number, the packets whose writes have
+    /// finished.
     fn finished_packets(&self) -> Vec<(usize, Kept)> {
         let finished = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (packets, closed) = match &slot.state {
@@ -556,8 +580,8 @@ impl FileWriter {
                 SlotState::Open | SlotState::Closed(_) => (slot.flushed, false),
                 SlotState::Empty => (0, false),
             };
-            let packets = (packets > slot.kept).then(|| slot.numbers(packets))?;
-            Some((index, Kept { id: slot.id, packets, closed }))
+            let is_new = packets > slot.kept || closed && !slot.kept_closed;
+            is_new.then(|| (index, Kept { id: slot.id, packets: slot.numbers(packets), closed }))
         });
         finished.collect()
     }
@@ -568,6 +592,7 @@ impl FileWriter {
             let slot = &mut self.slots[index];
             if !matches!(slot.state, SlotState::Empty) && !self.waiting.iter().any(is_retired) {
                 slot.kept = (kept.packets.end - slot.first_packet) as u32;
+                slot.kept_closed = kept.closed;
                 self.kept.push(kept);
             }
         }

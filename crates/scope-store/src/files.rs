@@ -1,12 +1,14 @@
-//! The files of one link type of a volume, one behind the other: which of them a segment goes into, and how open
-//! segments move on.
+//! The files of one link type of a volume, one behind the other: which of them a segment goes into, and how
+//! open segments move on.
 //!
 //! ```text
 //! file 1  ... ending     lane 0's open segment: retired, once file 2 has kept it
 //! file 2  ... growing    lane 0's open segment, from its first packet on
 //! ```
-//! Only the newest file grows. One that is full ends: its open segments go into the next one with the next flush,
-//! from their first packet on, and leave padding behind. So no file waits for a lane that sleeps.
+//! Only the newest file takes segments. One that is full ends: its open segments go into the next one with
+//! the next flush, from their first packet on, and leave padding behind. So no file waits for a lane that
+//! sleeps. Files get their names in their order. So where a crash leaves a segment in two files, recovery
+//! finds both growing, and leaves it out of one; only after an error of the disk both may keep it.
 //!
 //! Each packet is reported as kept once, also where two files have it for a while.
 
@@ -23,6 +25,8 @@ use std::path::PathBuf;
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
+    /// A closed segment is written: its bytes are needed no more, and safe with the next flush.
+    Written(SegmentId),
     /// Packets are safe.
     Kept(Kept),
     /// A file has its name.
@@ -31,6 +35,8 @@ pub enum Event {
         name: PathBuf,
         /// What it holds.
         holds: Holds,
+        /// Its length.
+        bytes: u64,
     },
     /// A file in which nothing stayed was removed.
     Removed {
@@ -57,6 +63,8 @@ pub struct Files {
     /// The oldest first.
     files: Vec<File>,
     events: Vec<Event>,
+    /// No further segment comes.
+    ending: bool,
     /// Up to where packets of segments that aren't closed are reported as kept.
     kept: BTreeMap<SegmentId, u64>,
 }
@@ -156,11 +164,18 @@ impl Files {
         self.gather(disk);
     }
 
+    /// A segment that was flushed is kept by another volume: its slots here become padding.
+    pub fn retire(&mut self, disk: &mut dyn Disk, id: SegmentId) {
+        for file in &mut self.files {
+            file.writer.retire(disk, id);
+        }
+        self.kept.remove(&id);
+        self.gather(disk);
+    }
+
     /// Ends all files. Those with open slots end when these are closed or cut.
     pub fn end(&mut self, disk: &mut dyn Disk) {
-        for file in &mut self.files {
-            file.writer.end(disk);
-        }
+        self.ending = true;
         self.gather(disk);
     }
 
@@ -185,9 +200,6 @@ impl Files {
     }
 
     fn begin(&mut self, disk: &mut dyn Disk, first: &Pinned, begin: &mut Begin<'_>) -> io::Result<()> {
-        if let Some(file) = self.files.last_mut() {
-            file.writer.end(disk);
-        }
         let writer = begin(disk, first)?;
         self.files.push(File { writer, failed: false });
         Ok(())
@@ -201,6 +213,7 @@ impl Files {
     /// Takes what the files report, retires what moved on, and lets go of files that are over.
     fn gather(&mut self, disk: &mut dyn Disk) {
         for index in 0..self.files.len() {
+            self.events.extend(self.files[index].writer.take_written().into_iter().map(Event::Written));
             for kept in self.files[index].writer.take_kept() {
                 for older in &mut self.files[..index] {
                     older.writer.retire(disk, kept.id);
@@ -208,6 +221,25 @@ impl Files {
                 self.report(kept);
             }
         }
+        self.let_go();
+        // A file that was removed is over at once: then it is the next one's turn.
+        while let Some(index) = self.files.iter().position(|file| !file.failed)
+            && (self.ending || index + 1 < self.files.len())
+            && matches!(self.files[index].writer.stage(), Stage::Growing)
+        {
+            self.files[index].writer.end(disk);
+            self.let_go();
+        }
+        if self.ending && self.files.len() > 1 {
+            // What the oldest one waits for is kept by a flush of those behind it.
+            for file in &mut self.files {
+                let _ = file.writer.flush(disk, Vec::new());
+            }
+        }
+    }
+
+    /// Reports what became of files, and forgets those that are over.
+    fn let_go(&mut self) {
         for file in &mut self.files {
             let name = || file.writer.name().to_path_buf();
             match file.writer.stage() {
@@ -217,7 +249,10 @@ impl Files {
                     self.events.push(Event::Failed { name: name(), error, unkept });
                     file.failed = true;
                 }
-                Stage::Whole => self.events.push(Event::Whole { name: name(), holds: file.writer.holds() }),
+                Stage::Whole => {
+                    let (holds, bytes) = (file.writer.holds(), file.writer.bytes());
+                    self.events.push(Event::Whole { name: name(), holds, bytes });
+                }
                 Stage::Removed => self.events.push(Event::Removed { name: name() }),
                 _ => {}
             }

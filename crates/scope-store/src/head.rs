@@ -366,7 +366,8 @@ mod tests {
         assert_eq!(
             head(1).comment(),
             "file 7 of the store, run a1a1a1a1, packets of link type ETHERNET\n\
-             filter: udp port 53 (other packets were left out)\nsnap length: 96 (longer packets were truncated)"
+             filter: udp port 53 (other packets were left out)\n\
+             snap length: 96 (longer packets were truncated)"
         );
     }
 

@@ -102,7 +102,11 @@ impl Holds {
     pub fn add(&mut self, from_ns: i64, to_ns: i64, note: &str, made_ns: i64) -> Result<&Hold, Fault> {
         if to_ns < from_ns {
             let cause = format!("{} is before {}", iso(to_ns), iso(from_ns));
-            let remedy = sentence!["exchange it with ", Setting::of("from")];
+            let remedy = sentence![
+                "exchange it with ",
+                Setting::of("from"),
+                ", or write dates: a time of day is the latest that is past"
+            ];
             return Err(Fault::of("to").cause(cause).remedy(remedy));
         }
         let note = note.trim();

@@ -1,8 +1,8 @@
 //! The index of a closed file: what a search has to know of each segment, in one stretch at the file's end.
 //!
 //! ```text
-//!  0      4        8       16        20              24             32      40                     multiple of 4096
-//!  | type | length | magic | entries | summary bytes | blocks before | check | entry 0 | entry 1 | ... | zeros | length |
+//!  0      4        8       16        20              24              32      40
+//!  | type | length | magic | entries | summary bytes | blocks before | check | entries | zeros | length |
 //!
 //!  entry:  | foot's first 256 bytes | offset 8 | hash 16 | summary |
 //! ```
@@ -17,7 +17,7 @@ use scope_packet::segment::Foot;
 use scope_ring::Summary;
 use std::convert::Infallible;
 use std::ops::Range;
-use twox_hash::XxHash3_64;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// Most bytes of one index block.
 pub const INDEX_BYTES_MAX: usize = 16 << 20;
@@ -27,7 +27,10 @@ pub const INDEX_ALIGN: usize = 4096;
 /// Magic and, last, the version.
 const MAGIC: [u8; 8] = *b"WSINDEX\x01";
 /// Where the entries begin.
-const FIXED_BYTES: usize = 40;
+const FIXED_BYTES: usize = TOTALS_AT + TOTALS_BYTES;
+/// What is known of the whole file stands in each of its index blocks.
+const TOTALS_AT: usize = 40;
+const TOTALS_BYTES: usize = 56;
 const CHECK_AT: usize = 32;
 /// Of an entry: the foot's bytes that it has, its fields and room for more of them; then offset and hash.
 const FOOT_BYTES: usize = 256;
@@ -46,6 +49,83 @@ pub struct Entry {
     pub hash: Hash,
     /// What lets a search skip it.
     pub summary: Summary,
+}
+
+/// What an index says of its whole file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Segments.
+    pub segments: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their blocks.
+    pub block_bytes: u64,
+    /// Smallest and largest time, ns; `None`: no packet.
+    pub span_ns: Option<(i64, i64)>,
+    /// Hash over the hashes of all segments, in the order of the file.
+    pub hash: Hash,
+}
+
+impl Totals {
+    /// Of these entries.
+    pub fn of(entries: &[Entry]) -> Totals {
+        let hashes: Vec<u8> = entries.iter().flat_map(|entry| entry.hash.0).collect();
+        let spans = entries.iter().map(|entry| (entry.foot.min_ns, entry.foot.max_ns));
+        Totals {
+            segments: entries.len() as u64,
+            packets: entries.iter().map(|entry| u64::from(entry.foot.packets)).sum(),
+            block_bytes: entries.iter().map(|entry| u64::from(entry.foot.block_bytes)).sum(),
+            span_ns: spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            hash: Hash(XxHash3_128::oneshot(&hashes).to_le_bytes()),
+        }
+    }
+
+    fn to_bytes(self) -> [u8; TOTALS_BYTES] {
+        let (min_ns, max_ns) = self.span_ns.unwrap_or((i64::MAX, i64::MIN));
+        let words = [self.segments, self.packets, self.block_bytes, min_ns as u64, max_ns as u64];
+        let mut out = [0; TOTALS_BYTES];
+        for (at, word) in words.into_iter().enumerate() {
+            out[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        out[40..].copy_from_slice(&self.hash.0);
+        out
+    }
+
+    fn read(bytes: &[u8; TOTALS_BYTES]) -> Totals {
+        let [segments, packets, block_bytes, min_ns, max_ns] = [0, 1, 2, 3, 4].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+            u64::from_le_bytes(word)
+        });
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&bytes[40..]);
+        let (min_ns, max_ns) = (min_ns as i64, max_ns as i64);
+        let span_ns = (min_ns <= max_ns).then_some((min_ns, max_ns));
+        Totals { segments, packets, block_bytes, span_ns, hash: Hash(hash) }
+    }
+}
+
+/// What the index of a file of `len` bytes says of all of it, through `read`, which fills a piece of memory with what
+/// stands at an offset. Little is read, so the checksum isn't looked at: for whoever lists many files.
+///
+/// # Errors
+/// That of `read`; `None`: no index of this version stands at the end.
+pub fn read_totals<E>(
+    len: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Option<Totals>, E> {
+    let Some(closing_at) = len.checked_sub(4) else { return Ok(None) };
+    let mut closing = [0; 4];
+    read(closing_at, &mut closing)?;
+    let Some(from) = block_bytes(closing).and_then(|total| len.checked_sub(total as u64)) else {
+        return Ok(None);
+    };
+    let mut begin = [0; FIXED_BYTES];
+    read(from, &mut begin)?;
+    let is_index = le32(&begin, 0) == INDEX && begin[8..16] == MAGIC && begin[4..8] == closing;
+    let mut totals = [0; TOTALS_BYTES];
+    totals.copy_from_slice(&begin[TOTALS_AT..]);
+    Ok(is_index.then(|| Totals::read(&totals)))
 }
 
 /// Why an index can't be read.
@@ -84,16 +164,23 @@ pub fn write(entries: &[Entry]) -> Vec<u8> {
     let summary_bytes = entries.first().map_or(0, |entry| entry.summary.bytes());
     let max = (INDEX_BYTES_MAX - FRAME_BYTES) / (SUMMARY_AT + summary_bytes);
     let mut out = Vec::with_capacity(block_bytes_of(entries.len(), summary_bytes));
+    let totals = Totals::of(entries).to_bytes();
     let mut blocks = entries.chunks(max);
-    write_block(&mut out, blocks.next().unwrap_or_default(), summary_bytes, 0);
+    write_block(&mut out, blocks.next().unwrap_or_default(), &totals, summary_bytes, 0);
     for (before, entries) in (1..).zip(blocks) {
-        write_block(&mut out, entries, summary_bytes, before);
+        write_block(&mut out, entries, &totals, summary_bytes, before);
     }
     out
 }
 
 /// Appends one block; `before` others stand directly in front of it.
-fn write_block(out: &mut Vec<u8>, entries: &[Entry], summary_bytes: usize, before: u32) {
+fn write_block(
+    out: &mut Vec<u8>,
+    entries: &[Entry],
+    totals: &[u8; TOTALS_BYTES],
+    summary_bytes: usize,
+    before: u32,
+) {
     let from = out.len();
     let total = block_bytes_of(entries.len(), summary_bytes);
     out.extend(INDEX.to_le_bytes());
@@ -103,6 +190,7 @@ fn write_block(out: &mut Vec<u8>, entries: &[Entry], summary_bytes: usize, befor
         out.extend(word.to_le_bytes());
     }
     out.extend([0; 8]); // the check
+    out.extend(totals);
     for entry in entries {
         assert_eq!(entry.summary.bytes(), summary_bytes, "one segment size");
         let mut foot = [0; FOOT_BYTES];

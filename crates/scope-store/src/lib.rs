@@ -31,6 +31,7 @@ pub mod head;
 pub mod hold;
 pub mod hpcap;
 pub mod index;
+pub mod inventory;
 pub mod io;
 pub mod lanes;
 pub mod listing;
@@ -45,6 +46,7 @@ pub mod slot;
 pub mod stored;
 pub mod timeline;
 pub mod volume;
+pub mod volume_writer;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;

@@ -5,14 +5,18 @@
 //!   head ─► unreadable? it stays as it is, and that is reported
 //!   slot after slot ─► what it proves (crate::salvage)
 //!       whole: stays        beginning: closed in its place        nothing, or kept by a newer file: padding
-//!   index behind the last slot that stays ─► truncate ─► sync ─► rename ─► names synced
+//!   index behind the last slot that stays ─► truncate ─► sync
+//! for each file, the oldest first
+//!   rename ─► names synced
 //! ```
-//! The work goes in steps. A stop between two of them, or in the middle of one, loses nothing: what a slot proves
-//! is the same when it is looked at again, until the file has its name. A file of which nothing is proven is
-//! removed.
+//! The work goes in steps. A stop between two of them, or in the middle of one, loses nothing: what a slot
+//! proves is the same when it is looked at again, until the file has its name. A file of which nothing is
+//! proven is removed.
 //!
-//! A segment that was open when its file ended has a slot in the next one, too. A newer file that kept as much of
-//! it is closed before, so the older one leaves it out.
+//! A segment that was open when its file ended has a slot in the next one, too. What a newer file has of it
+//! is safe before an older one is walked, so the older one leaves it out if that is as much. Files get their
+//! names in their order, as a run gives them: after a stop, both files are found growing, or the older one is
+//! done.
 
 use crate::closing::{self, Holds};
 use crate::disk::{self, Act, Begun, Bytes, Disk, FileNumber, PAGE_BYTES, Pages, Standing};
@@ -79,8 +83,10 @@ pub struct Recovery {
     /// The next one last.
     files: Vec<Standing>,
     walk: Option<Walk>,
+    /// Files that lack only their names, the oldest last.
+    ended: Vec<Recovered>,
     progress: Progress,
-    /// Packets of each segment that closed files of this recovery hold.
+    /// Packets of each segment that the files hold which have come to their end.
     kept: BTreeMap<SegmentId, u32>,
 }
 
@@ -105,7 +111,7 @@ impl Recovery {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         let bytes = files.iter().map(|file| file.len).sum();
         let progress = Progress { files: files.len() as u64, bytes, ..Progress::default() };
-        Recovery { files, walk: None, progress, kept: BTreeMap::new() }
+        Recovery { files, walk: None, ended: Vec::new(), progress, kept: BTreeMap::new() }
     }
 
     /// How far it is.
@@ -115,46 +121,17 @@ impl Recovery {
 
     /// Whether all is done.
     pub fn is_over(&self) -> bool {
-        self.files.is_empty() && self.walk.is_none()
+        self.files.is_empty() && self.walk.is_none() && self.ended.is_empty()
     }
 
-    /// One step: a file's head, a slot, or a file's end. It waits for the disk, which nobody else uses.
-    /// Returns the report of a file that is done.
+    /// One step: a file's head, a slot, a file's end, or a name. It waits for the disk, which nobody else
+    /// uses. Returns the report of a file that is done.
     pub fn step(&mut self, disk: &mut dyn Disk) -> Option<Recovered> {
         let done = match self.walk.take() {
-            None => {
-                let standing = self.files.pop()?;
-                let mut report = Recovered::nothing_yet(&standing.name);
-                match open(disk, &standing) {
-                    Ok(opened) => {
-                        self.walk = Some(Walk::begin(report, &standing, opened));
-                        None
-                    }
-                    Err(outcome) => {
-                        report.outcome = outcome;
-                        Some(report)
-                    }
-                }
-            }
-            Some(mut walk) if walk.next < walk.slots => {
-                let bytes = u64::from(walk.head.segment_bytes);
-                match walk.slot(disk, &self.kept) {
-                    Ok(()) => {
-                        self.progress.bytes_done =
-                            (self.progress.bytes_done + bytes).min(self.progress.bytes);
-                        self.walk = Some(walk);
-                        None
-                    }
-                    Err(error) => Some(walk.failed(disk, error)),
-                }
-            }
-            Some(mut walk) => match walk.end(disk) {
-                Ok(outcome) => {
-                    self.kept.extend(walk.entries.iter().map(|entry| (entry.foot.id(), entry.foot.packets)));
-                    walk.report.outcome = outcome;
-                    Some(walk.report)
-                }
-                Err(error) => Some(walk.failed(disk, error)),
+            Some(walk) => self.go_on(disk, walk),
+            None => match self.files.pop() {
+                Some(standing) => self.begin(disk, &standing),
+                None => self.ended.pop().map(|report| report.give_name(disk)),
             },
         };
         if done.is_some() {
@@ -164,6 +141,41 @@ impl Recovery {
             }
         }
         done
+    }
+
+    fn begin(&mut self, disk: &mut dyn Disk, standing: &Standing) -> Option<Recovered> {
+        let mut report = Recovered::nothing_yet(&standing.name);
+        match open(disk, standing) {
+            Ok(opened) => {
+                self.walk = Some(Walk::begin(report, standing, opened));
+                None
+            }
+            Err(outcome) => {
+                report.outcome = outcome;
+                Some(report)
+            }
+        }
+    }
+
+    fn go_on(&mut self, disk: &mut dyn Disk, mut walk: Walk) -> Option<Recovered> {
+        if walk.next < walk.slots {
+            let bytes_done = self.progress.bytes_done + u64::from(walk.head.segment_bytes);
+            if let Err(error) = walk.slot(disk, &self.kept) {
+                return Some(walk.failed(disk, error));
+            }
+            self.progress.bytes_done = bytes_done.min(self.progress.bytes);
+            self.walk = Some(walk);
+            return None;
+        }
+        match walk.end(disk) {
+            Ok(()) if walk.entries.is_empty() => Some(walk.report),
+            Ok(()) => {
+                self.kept.extend(walk.entries.iter().map(|entry| (entry.foot.id(), entry.foot.packets)));
+                self.ended.push(walk.report);
+                None
+            }
+            Err(error) => Some(walk.failed(disk, error)),
+        }
     }
 }
 
@@ -226,16 +238,14 @@ impl Walk {
         self.entries.push(entry);
     }
 
-    /// Closes the file.
-    fn end(&mut self, disk: &mut dyn Disk) -> io::Result<Outcome> {
+    /// Ends the file, but for its name; removes one of which nothing is proven.
+    fn end(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
         let segment_bytes = self.head.segment_bytes as usize;
-        let growing = self.report.name.clone();
-        let folder = growing.parent().unwrap_or(Path::new("")).to_path_buf();
         let Some(last) = self.entries.last().map(|entry| entry.offset) else {
-            disk.remove(&growing)?;
-            disk.sync_names(&folder)?;
+            disk.remove(&self.report.name)?;
+            disk.sync_names(folder_of(&self.report.name))?;
             disk.close(self.file);
-            return Ok(Outcome::Removed);
+            return Ok(());
         };
         for index in std::mem::take(&mut self.empty) {
             if self.offset(index) < last
@@ -250,13 +260,8 @@ impl Walk {
         self.write(disk, at, pages)?;
         disk.truncate(self.file, bytes)?;
         act(disk, Act::Sync { file: self.file })?;
-        let Some(whole) = closing::whole(&growing) else {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        };
-        disk.rename(&growing, &whole)?;
-        disk.sync_names(&folder)?;
         disk.close(self.file);
-        Ok(Outcome::Closed(whole))
+        Ok(())
     }
 
     fn failed(mut self, disk: &mut dyn Disk, error: io::Error) -> Recovered {
@@ -276,6 +281,18 @@ impl Walk {
 }
 
 impl Recovered {
+    /// Gives the file, which is whole, its name.
+    fn give_name(mut self, disk: &mut dyn Disk) -> Recovered {
+        let named = |disk: &mut dyn Disk| {
+            let whole = closing::whole(&self.name).ok_or(io::ErrorKind::InvalidInput)?;
+            disk.rename(&self.name, &whole)?;
+            disk.sync_names(folder_of(&whole))?;
+            Ok(whole)
+        };
+        self.outcome = named(disk).map_or_else(Outcome::Failed, Outcome::Closed);
+        self
+    }
+
     fn nothing_yet(name: &Path) -> Recovered {
         Recovered {
             name: name.to_path_buf(),
@@ -293,6 +310,22 @@ fn open(disk: &mut dyn Disk, standing: &Standing) -> Result<(Head, u64, FileNumb
     let (head, head_bytes) = read_head(disk, standing)?;
     let file = disk.open(&standing.name).map_err(Outcome::Failed)?;
     Ok((head, head_bytes as u64, file))
+}
+
+/// The head of a file that stands below the volume's folder.
+///
+/// # Errors
+/// It can't be read, or is none of the store's.
+pub fn head_of(disk: &mut dyn Disk, standing: &Standing) -> Result<Head, HeadError> {
+    match read_head(disk, standing) {
+        Ok((head, _)) => Ok(head),
+        Err(Outcome::Unreadable(error)) => Err(error),
+        Err(_) => Err(HeadError::Incomplete),
+    }
+}
+
+fn folder_of(name: &Path) -> &Path {
+    name.parent().unwrap_or(Path::new(""))
 }
 
 /// Does one thing, and waits until it is done.

@@ -5,9 +5,9 @@
 //! a flush record holds, its packets' hashes do, too   ─► these packets; of two records the later one
 //! neither                                             ─► nothing
 //! ```
-//! A record counts only for the segment whose foot it stands in, and only with all bytes that it speaks of. What
-//! is proven is still looked at as if it came from outside: blocks follow each other without a gap, and each
-//! entry leads to its block.
+//! A record counts only for the segment whose foot it stands in, and only with all bytes that it speaks of.
+//! What is proven is still looked at as if it came from outside: blocks follow each other without a gap, and
+//! each entry leads to its block.
 //!
 //! A segment that was never flushed and whose only write is torn is nothing: nobody was promised it.
 

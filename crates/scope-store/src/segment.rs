@@ -1,7 +1,7 @@
-//! A segment out of a file, in memory: looked through once, so that whoever reads its packets can't be lied to.
+//! A segment out of a file, in memory: looked through once, so that nobody who reads its packets is lied to.
 //!
 //! ```text
-//! checks hold ─► foot ─► block k begins where block k-1 ended, and where entry k says ─► whole blocks up to the column
+//! checks hold ─► foot ─► block k begins where the last ended and entry k says ─► whole blocks to the column
 //! ```
 //! A segment without checks, as files had them before there were any, is held against all the rest.
 
@@ -53,6 +53,7 @@ pub struct StoredSegment<'a> {
     bytes: &'a [u8],
     foot: Foot,
     hash: Hash,
+    interface_max: Option<u32>,
 }
 
 /// The foot of a segment of `segment_bytes`, out of its foot's page: not proven, but possible.
@@ -100,17 +101,18 @@ impl<'a> StoredSegment<'a> {
                 _ => return Err(SegmentFault::Damaged(damage)),
             },
         };
-        let segment = StoredSegment { bytes, foot: foot_of(foot_page, bytes.len())?, hash };
-        segment.check_packets()?;
+        let foot = foot_of(foot_page, bytes.len())?;
+        let mut segment = StoredSegment { bytes, foot, hash, interface_max: None };
+        segment.interface_max = segment.check_packets()?;
         segment.check_behind()?;
         Ok(segment)
     }
 
-    /// Entries and packet blocks agree, and the foot with them.
-    fn check_packets(&self) -> Result<(), SegmentFault> {
+    /// Entries and packet blocks agree, and the foot with them. Returns the largest interface number.
+    fn check_packets(&self) -> Result<Option<u32>, SegmentFault> {
         let foot = &self.foot;
         let blocks = &self.bytes[..foot.block_bytes as usize];
-        let (mut at, mut before_ns) = (0, None);
+        let (mut at, mut before_ns, mut interface_max) = (0, None, None);
         for entry in self.column().iter() {
             let wrong = |what| Err(SegmentFault::Structure { what, at });
             if entry.offset() as usize != at {
@@ -134,11 +136,12 @@ impl<'a> StoredSegment<'a> {
                 return wrong("the first packet's time isn't the foot's");
             }
             (at, before_ns) = (at + total, Some(time_ns));
+            interface_max = interface_max.max(Some(block.interface()));
         }
         if at != blocks.len() || before_ns.is_some_and(|last_ns| last_ns != foot.last_ns) {
             return Err(SegmentFault::Structure { what: "the packets end otherwise than the foot says", at });
         }
-        Ok(())
+        Ok(interface_max)
     }
 
     /// Whole blocks up to the column, no packets among them, and the column's own head.
@@ -174,6 +177,11 @@ impl<'a> StoredSegment<'a> {
     /// The hash that its checks gave; [`Hash::NONE`]: it is without checksums.
     pub fn hash(&self) -> Hash {
         self.hash
+    }
+
+    /// The largest number of an interface that has a packet here; `None`: no packets.
+    pub fn interface_max(&self) -> Option<u32> {
+        self.interface_max
     }
 
     /// All key entries.

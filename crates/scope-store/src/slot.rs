@@ -1,19 +1,20 @@
-//! What is written into a segment's slot: by a flush of the open segment, by closing it, and where it is given
-//! up.
+//! What is written into a segment's slot: by a flush of the open segment, by closing it, and where it is
+//! given up.
 //!
 //! ```text
-//!            flushed before                new                                     new        flushed before
-//!  | EPB ... EPB | EPB ... EPB | padding ............................ column head | entries | entries | foot page |
-//!                └ ring ─────┘└ own ─┘   not written: it reads as zeros    └ own ─┘└ ring ─┘           └ own ─────┘
+//!    flushed before    new                                              new    flushed before
+//!  | EPB ... EPB | EPB ... EPB | padding ................. column head | entries | entries | foot page |
+//!                  └ ring ─┘└ own ─┘  not written: zeros      └ own ─┘└ ring ─┘            └ own ───┘
 //! ```
-//! A flush writes the pages that are new: whole ones straight from the ring; the page in which packets end, the
-//! page in which the column begins, and the foot's, composed in the writer's own memory. A padding block covers
-//! what lies between, so the slot is valid pcapng as soon as all of it is on the disk. What lies between was
-//! never written: the space of a new file reads as zeros. The statistics blocks come with the closed segment.
+//! A flush writes the pages that are new: whole ones straight from the ring; the page in which packets end,
+//! the page in which the column begins, and the foot's, composed in the writer's own memory. A padding block
+//! covers what lies between, so the slot is valid pcapng as soon as all of it is on the disk. What lies
+//! between was never written: the space of a new file reads as zeros. The statistics blocks come with the
+//! closed segment.
 //!
-//! Committed bytes never change, so what is written again has the same bytes there: a write that is torn never
-//! takes anything away from what an earlier flush promised. A flush's record goes into the place that the last
-//! but one had ([`crate::checks::FLUSH_AT`]).
+//! Committed bytes never change, so what is written again has the same bytes there: a write that is torn
+//! never takes anything away from what an earlier flush promised. A flush's record goes into the place that
+//! the last but one had ([`crate::checks::FLUSH_AT`]).
 //!
 //! A slot that is given up is one padding block: readers skip it.
 

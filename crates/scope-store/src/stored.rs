@@ -227,9 +227,9 @@ impl StoredFile {
             return Err(StoredError::Other(facts.offset));
         }
         let interfaces = self.head.interfaces.len() as u32;
-        match segment.packets().map(|block| block.interface()).find(|&number| number >= interfaces) {
-            Some(number) => Err(StoredError::Interface(facts.offset, number)),
-            None => Ok(segment),
+        match segment.interface_max() {
+            Some(number) if number >= interfaces => Err(StoredError::Interface(facts.offset, number)),
+            _ => Ok(segment),
         }
     }
 

@@ -358,10 +358,16 @@ impl Foreign {
 /// Whether a file of this name, below the volume's folder, is none of the store. Of one that isn't foreign by
 /// its name the head may still disagree ([`FileName::agrees`]).
 pub fn is_foreign(name: &Path) -> bool {
-    let draft =
-        |text: &str| text.strip_prefix('.').and_then(|text| text.strip_suffix(".part")) == Some(HOLDS_FILE);
-    let own = |text: &str| [MARK, HOLDS_FILE, CHAIN_FILE].contains(&text) || draft(text);
+    let own = |text: &str| {
+        [MARK, HOLDS_FILE, CHAIN_FILE].contains(&text)
+            || draft_of(text).is_some_and(|name| [MARK, HOLDS_FILE].contains(&name))
+    };
     !name.to_str().is_some_and(own) && FileName::read(name).is_none()
+}
+
+/// Of which file this is the name until it is whole.
+fn draft_of(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(".part")
 }
 
 fn is_volume(folder: &Path) -> bool {
@@ -666,7 +672,15 @@ mod tests {
     #[test]
     fn what_is_foreign_is_told_by_its_name_counted_and_a_few_are_named() {
         let own = "2026-11-20/2026-11-20T20-31-05.123456789Z_0a1b2c3d_ETHERNET_000001.pcapng";
-        for name in [MARK, HOLDS_FILE, CHAIN_FILE, ".holds.json.part", own, &format!("{own}.part")] {
+        for name in [
+            MARK,
+            HOLDS_FILE,
+            CHAIN_FILE,
+            ".holds.json.part",
+            ".wirescope.store.part",
+            own,
+            &format!("{own}.part"),
+        ] {
             assert!(!is_foreign(Path::new(name)), "{name}");
         }
         let mut foreign = Foreign::default();

@@ -1,12 +1,12 @@
-//! Both ways to write, by one set of tests, on the disk that the build lies on, in memory, and on file systems
-//! that are full, closed or stand still.
+//! Both ways to write, by one set of tests, on the disk that the build lies on, in memory, and on file
+//! systems that are full, closed or stand still.
 
 mod room;
 
 use room::*;
 use scope_folder::Folder;
 use scope_ring::MemoryOptions;
-use scope_store::disk::{Act, Disk, FileNumber, Finished, Standing};
+use scope_store::disk::{Act, Begun, Bytes, Disk, FileNumber, Finished, Standing};
 use scope_store::io::{Calls, Want, open};
 use scope_testkit::lab::disk::{self as lab, Kind, own_mounts};
 use std::io::ErrorKind;
@@ -80,6 +80,7 @@ fn a_file_is_made_written_synced_truncated_named_listed_read_and_removed() {
 
 #[test]
 fn files_and_folders_of_a_volume_are_closed_to_everybody_else() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     check_both(|disk, path| {
         for name in ["2026-11-20/a", "2026-11-20/b", "c"] {
             let file = disk.create(Path::new(name)).unwrap();
@@ -92,6 +93,7 @@ fn files_and_folders_of_a_volume_are_closed_to_everybody_else() {
         disk.remove(Path::new("2026-11-20/a")).unwrap();
         assert!(path.join("2026-11-20").exists(), "something is in it");
     });
+    rustix::process::umask(before);
 }
 
 #[test]
@@ -246,8 +248,9 @@ fn segments_go_to_disk_straight_from_each_kind_of_memory() {
         MemoryOptions { without_hugetlb: true, ..MemoryOptions::default() },
         MemoryOptions { without_hugetlb: true, locked: true, ..MemoryOptions::default() },
     ] {
-        for segment_bytes in [64 << 10, MIB] {
-            let (ring, pins) = ring(segment_bytes, 32, &options);
+        // The second is too small for huge pages.
+        for (segment_bytes, segments) in [(MIB, 32), (64 << 10, 17)] {
+            let (ring, pins) = ring(segment_bytes, segments, &options);
             println!("{}", ring.memory());
             let folder = folder();
             for (number, (mut disk, way)) in both(folder.path(), Some(&ring)).into_iter().enumerate() {
@@ -265,6 +268,41 @@ fn segments_go_to_disk_straight_from_each_kind_of_memory() {
                 assert!(written == expected, "{} and {} bytes", written.len(), expected.len());
             }
         }
+    }
+}
+
+#[test]
+fn a_body_of_the_ring_and_a_foot_of_ones_own_stand_behind_each_other() {
+    const SEGMENT: u64 = 64 << 10;
+    let (ring, pins) = ring(SEGMENT, 128, &MemoryOptions::default());
+    let folder = folder();
+    for (number, (mut disk, _)) in both(folder.path(), Some(&ring)).into_iter().enumerate() {
+        let name = format!("2026-11-20/{number}");
+        let file = disk.create(Path::new(&name)).unwrap();
+        disk.reserve(file, pins.len() as u64 * SEGMENT).unwrap();
+        let (mut expected, mut tags) = (Vec::new(), Vec::new());
+        for (index, pinned) in (0u64..).zip(&pins) {
+            let (again, at, foot) = (ring.pin(pinned.id()).unwrap(), index * SEGMENT, pages(1, index));
+            let body = 0..(SEGMENT - of_pages(1)) as usize;
+            expected.extend_from_slice(&pinned.whole().unwrap()[body.clone()]);
+            expected.extend_from_slice(foot.as_slice());
+            disk.begin(Begun {
+                tag: 2 * index,
+                act: Act::Write { file, at, bytes: Bytes::Ring(again, body.clone()) },
+            })
+            .unwrap();
+            disk.begin(write(2 * index + 1, file, at + body.end as u64, foot)).unwrap();
+            if index % 7 == 0 {
+                let mut finished = Vec::new();
+                disk.finish(Duration::ZERO, &mut finished).unwrap();
+                tags.extend(finished.iter().map(|finished| finished.begun.tag));
+            }
+        }
+        tags.extend(all_good(&mut *disk).iter().map(|finished| finished.begun.tag));
+        tags.sort();
+        assert_eq!(tags, (0..2 * pins.len() as u64).collect::<Vec<u64>>(), "each is finished once");
+        let written = std::fs::read(folder.path().join(&name)).unwrap();
+        assert!(written == expected, "{} and {} bytes", written.len(), expected.len());
     }
 }
 

@@ -5,7 +5,7 @@ use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::{Headers, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Ring, RingConfig};
-use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment};
+use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment, checks, index};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -69,8 +69,11 @@ fn ring_file(folder: &Path, segments: u64) -> (PathBuf, Vec<Packet>) {
     (paths.unwrap().remove(0), packets)
 }
 
-/// A stored file that can be read, in which state, and of each segment its packets or why it can't be read.
-fn look(file: &File) -> Result<(State, Vec<Result<Vec<Packet>, StoredError>>), StoredError> {
+/// Of each segment its packets, or why it can't be read.
+type Segments = Vec<Result<Vec<Packet>, StoredError>>;
+
+/// In which state a stored file is, and what its segments hold.
+fn look(file: &File) -> Result<(State, Segments), StoredError> {
     let stored = StoredFile::open(file.try_clone().unwrap())?;
     let mut buffer = Vec::new();
     let mut read = |index| {
@@ -192,6 +195,53 @@ fn a_slot_that_is_torn_open_or_empty_is_named_and_hides_no_other() {
     );
 }
 
+#[test]
+fn a_slot_that_was_left_out_is_a_hole_of_padding_and_a_byte_in_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, written) = ring_file(folder.path(), 3);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mut entries = index::read(&bytes).unwrap();
+    let left_out = entries.remove(1).offset as usize..entries[1].offset as usize;
+    pcapng::padding(&mut bytes[left_out.clone()]);
+    bytes.truncate(4096 + 3 * SEGMENT_BYTES);
+    bytes.extend(index::write(&entries));
+    std::fs::write(&path, &bytes).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let stored = StoredFile::open(file.try_clone().unwrap()).unwrap();
+    let hole = left_out.start as u64..left_out.end as u64;
+    assert_eq!((stored.state(), stored.holes()), (State::Closed, vec![hole.clone()]));
+    let mut buffer = Vec::new();
+    for (index, from) in [(0, 0), (1, 200)] {
+        let segment = stored.read_segment(index, &mut buffer).unwrap();
+        assert!(segment.packets().zip(&written[from..]).all(|(block, (_, data))| block.data() == data));
+    }
+    assert!(stored.hole_is_padding(&hole).unwrap());
+    for at in [0, 7, 8, 70, SEGMENT_BYTES - 5, SEGMENT_BYTES - 1] {
+        let at = left_out.start + at;
+        file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
+        assert!(!stored.hole_is_padding(&hole).unwrap(), "byte {at}");
+        file.write_all_at(&[bytes[at]], at as u64).unwrap();
+    }
+}
+
+#[test]
+fn an_interface_that_the_head_does_not_describe_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = ring_file(folder.path(), 1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let segment = &mut bytes[4096..][..SEGMENT_BYTES];
+    segment[8] = 3;
+    let (body, foot_page) = segment.split_at_mut(SEGMENT_BYTES - 4096);
+    checks::seal(body, foot_page);
+    let entry = StoredSegment::new(segment).unwrap().entry(4096);
+    bytes.truncate(4096 + SEGMENT_BYTES);
+    bytes.extend(index::write(&[entry]));
+    std::fs::write(&path, &bytes).unwrap();
+    let (_, segments) = look(&File::open(&path).unwrap()).unwrap();
+    let words = "the segment at byte 4096 has a packet of interface 3, which the head doesn't describe";
+    assert_eq!(segments[0].as_ref().unwrap_err().to_string(), words);
+}
+
 /// The file as a program from before there were head blocks, checks and an index would have written it.
 fn older(bytes: &[u8]) -> Vec<u8> {
     let mut older = Vec::new();
@@ -242,6 +292,41 @@ fn no_changed_byte_of_a_segment_without_checks_makes_the_reader_fail() {
         bytes[at] ^= flip;
     }
     assert!(refused > 100 * 20, "{refused}");
+}
+
+#[test]
+fn what_a_segment_says_wrongly_of_itself_is_found_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = ring_file(folder.path(), 1);
+    let bytes = std::fs::read(path).unwrap();
+    let foot_at = SEGMENT_BYTES - 4096;
+    let blocks_end = pcapng::le32(&bytes[4096..], foot_at + 52) as usize;
+    let check = |at: usize, value: &[u8], words: &str| {
+        let mut segment = bytes[4096..][..SEGMENT_BYTES].to_vec();
+        segment[at..at + value.len()].copy_from_slice(value);
+        // The checks hold: whoever wrote it said it wrongly.
+        let (body, foot_page) = segment.split_at_mut(foot_at);
+        checks::seal(body, foot_page);
+        let fault = StoredSegment::new(&segment).expect_err(words).to_string();
+        assert!(fault.contains(words), "'{fault}' lacks '{words}'");
+    };
+    check(foot_at, &[0], "no foot of a segment");
+    check(foot_at + 7, &[9], "format version 9, which is newer");
+    check(foot_at + 48, &u32::MAX.to_le_bytes(), "more packets than there is room for");
+    check(foot_at + 48, &99u32.to_le_bytes(), "the closing length isn't that of so many packets");
+    check(foot_at + 52, &61_000u32.to_le_bytes(), "the foot leaves no room for what it counts");
+    check(foot_at + 52, &(blocks_end as u32 - 4).to_le_bytes(), "no whole packet block");
+    check(foot_at + 56, &[1], "the first packet's time isn't the foot's");
+    check(foot_at + 64, &[1], "the packets end otherwise than the foot says");
+    check(foot_at + 72, &i64::MAX.to_le_bytes(), "a packet's time lies outside what the foot says");
+    check(foot_at - 2, &[0xff], "another place of its packet, 0 bytes into the segment");
+    check(0, &[7], "no whole packet block, 0 bytes into the segment");
+    check(20, &[0xff, 0xff], "no whole packet block, 0 bytes into the segment");
+    check(88, &[0xff], "a packet block's two lengths differ, 0 bytes into the segment");
+    check(19, &[0xff], "a packet's time");
+    check(blocks_end, &[6, 0, 0, 0], "a block that has no place here");
+    check(blocks_end + 4, &[1], "no whole block");
+    check(foot_at - 100 * 16 - 8, &[9], "no head of the key column");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Holds scope-packet's code against docs/FORMAT.md: what the page's tables say is written here by other
-//! code.
+//! Holds the code of scope-packet and scope-store against docs/FORMAT.md: what the page's tables say is
+//! written here by other code.
 //!
 //! The page is read as it stands. Fields are placed by the offsets and bits of its tables, so that a table
 //! that is wrong and code that is wrong both fail; a whole store file made this way is then read by the code,
@@ -13,6 +13,13 @@ use std::process::{Command, Stdio};
 
 use scope_packet::segment::{self, Foot};
 use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pcapng};
+use scope_ring::KeyTest;
+use scope_store::head::{self, Head, HeadInterface};
+use scope_store::index::{self, Entry};
+use scope_store::record::{self, Record, Running};
+use scope_store::{State, StoredFile, StoredSegment, checks};
+use scope_testkit::oracle;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// A field's place, in bytes or, for the key entry's word, in bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,7 +202,7 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
         drops_before.add(reason, 0x0102_0304_0506_0700 + reason as u64);
     }
     Foot {
-        run_id: std::array::from_fn(|index| 0xf0 ^ index as u8),
+        run_id: RUN_ID,
         lane: 0x0a0b_0c0d,
         link_type: LinkType::ETHERNET,
         unordered: true,
@@ -205,8 +212,8 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
         block_bytes: block_bytes as u32,
         first_ns: samples[0].time_ns as i64,
         last_ns: samples[samples.len() - 1].time_ns as i64,
-        min_ns: 0x3132_3334_3536_3738,
-        max_ns: 0x4142_4344_4546_4748,
+        min_ns: samples[0].time_ns as i64 - 0x3132_3334,
+        max_ns: samples[0].time_ns as i64 + 0x4142_4344,
         bytes_before: 0x5152_5354_5556_5758,
         drops_before,
     }
@@ -277,11 +284,16 @@ fn reference_segment(segment_bytes: usize, samples: &[Sample]) -> (Vec<u8>, Foot
     (out, foot)
 }
 
-/// The head of a store file with two interfaces, by section 7 of the page.
-fn reference_head() -> Vec<u8> {
-    let text_option = |code: u8, text: &str| {
-        let mut out = vec![code, 0, text.len() as u8, 0];
-        out.extend(text.as_bytes());
+const RUN_ID: [u8; 16] =
+    [0xf0, 0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff];
+const VOLUME: [u8; 16] = [0x66; 16];
+const FILTER: &str = "udp port 53";
+
+/// Section header and two interfaces, by section 7 of the page.
+fn reference_interfaces(comment: &str, filter: &str) -> Vec<u8> {
+    let option = |code: u8, value: &[u8]| {
+        let mut out = vec![code, 0, value.len() as u8, 0];
+        out.extend(value);
         out.resize(up_to_4(out.len()), 0);
         out
     };
@@ -290,21 +302,138 @@ fn reference_head() -> Vec<u8> {
         out[8..8 + body.len()].copy_from_slice(&body);
         out
     };
+    let program = concat!("wirescope ", env!("CARGO_PKG_VERSION"));
     let mut body = vec![0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0];
     body.extend([0xff; 8]);
-    body.extend([text_option(4, "wirescope"), vec![0; 4]].concat());
+    if !comment.is_empty() {
+        body.extend(option(1, comment.as_bytes()));
+    }
+    body.extend([option(4, program.as_bytes()), vec![0; 4]].concat());
     let mut out = around("Section Header", body);
     for name in ["eth0", "eth10"] {
         let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
-        body.extend(
-            [text_option(2, name), text_option(3, "lane 0"), vec![9, 0, 1, 0, 9, 0, 0, 0], vec![0; 4]]
-                .concat(),
-        );
+        body.extend([option(2, name.as_bytes()), option(3, b"lane 0"), option(9, &[9])].concat());
+        if !filter.is_empty() {
+            body.extend(option(11, &[&[0], filter.as_bytes()].concat()));
+        }
+        body.extend([0; 4]);
         out.extend(around("Interface Description", body));
     }
+    out
+}
+
+/// Fills up to 4096 bytes by a padding block.
+fn pad_head(out: &mut Vec<u8>) {
     let gap = 4096 - out.len();
     out.extend(empty_block("padding", gap));
+}
+
+/// The head as files had it before there were head blocks.
+fn older_head() -> Vec<u8> {
+    let mut out = reference_interfaces("", "");
+    pad_head(&mut out);
     out
+}
+
+/// The head of a store file with two interfaces, by section 7 of the page.
+fn reference_head(segment_bytes: usize) -> Vec<u8> {
+    let comment = "file 3 of the store, run f0f1f2f3, packets of link type ETHERNET\n\
+                   filter: udp port 53 (other packets were left out)\n\
+                   snap length: 96 (longer packets were truncated)";
+    let mut out = reference_interfaces(comment, FILTER);
+    let at = |field| offset("Head block", field);
+    let block_at = out.len();
+    let filter_at = at("the store filter");
+    let mut block = empty_block("head block", filter_at + up_to_4(FILTER.len()) + 4);
+    block[at("magic")..][..7].copy_from_slice(b"WSHEAD\0");
+    put(&mut block, at("version"), 1, 1);
+    block[at("run id")..][..16].copy_from_slice(&RUN_ID);
+    block[at("id of the volume")..][..16].copy_from_slice(&VOLUME);
+    put(&mut block, at("number of the file"), 3, 4);
+    put(&mut block, at("segment size"), segment_bytes as u64, 4);
+    put(&mut block, at("snap length"), 96, 4);
+    put(&mut block, at("link type"), 1, 4);
+    put(&mut block, at("bytes of the whole head"), 4096, 4);
+    put(&mut block, at("bytes of the filter"), FILTER.len() as u64, 4);
+    block[filter_at..][..FILTER.len()].copy_from_slice(FILTER.as_bytes());
+    out.extend(block);
+    pad_head(&mut out);
+    let check = XxHash3_64::oneshot(&out);
+    put(&mut out, block_at + at("check"), check, 8);
+    out
+}
+
+/// Puts the checks into a segment, by section 7 of the page; its hash.
+fn put_checks(segment: &mut [u8]) -> [u8; 16] {
+    let places = foot_fields();
+    let foot_at = segment.len() - 4096;
+    let hashes: Vec<[u8; 16]> =
+        segment.chunks(4096).map(|page| XxHash3_128::oneshot(page).to_le_bytes()).collect();
+    for (page, hash) in hashes.iter().enumerate() {
+        segment[foot_at + places["page_sums"].at + 4 * page..][..4].copy_from_slice(&hash[..4]);
+    }
+    let hash = XxHash3_128::oneshot(&hashes.concat()).to_le_bytes();
+    segment[foot_at + places["hash"].at..][..16].copy_from_slice(&hash);
+    hash
+}
+
+/// What the index says of the samples in one segment, by section 7 of the page: kinds, protocols, bits.
+fn reference_summary(segment_bytes: usize) -> Vec<u8> {
+    let from = offset("Index entry", "kinds");
+    let at = |field| offset("Index entry", field) - from;
+    let words = segment_bytes as u64 / 4096;
+    let mut out = vec![0; at("bits of a Bloom") + segment_bytes / 512];
+    put(&mut out, at("kinds"), 1 << 1, 1);
+    put(&mut out, at("protocols"), 1 << 17, 8); // UDP
+    let keys = [
+        u32::from_le_bytes([10, 0, 0, 1]) as u64,
+        u32::from_le_bytes([10, 0, 0, 2]) as u64,
+        (1 << 32) + 53,
+        (1 << 32) + 60000,
+    ];
+    for key in keys {
+        let x = key.wrapping_mul(0x9e3779b97f4a7c15);
+        let h = (x ^ x >> 32).wrapping_mul(0xbf58476d1ce4e5b9);
+        for p in [h >> 32, (h ^ h >> 29) % (1 << 32)] {
+            let bit = (p / 64) % words * 64 + p % 64;
+            out[at("bits of a Bloom") + (bit / 8) as usize] |= 1 << (bit % 8);
+        }
+    }
+    out
+}
+
+/// The index of segments that lie one behind the other from 4096 on, by section 7 of the page.
+fn reference_index(segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
+    let at = |field| offset("Index block", field);
+    let entry_at = |field| offset("Index entry", field);
+    let summary = reference_summary(segment_bytes);
+    let entries_at = at("the entries");
+    let entry_bytes = entry_at("kinds") + summary.len();
+    let total = (entries_at + segments.len() * entry_bytes + 4).div_ceil(4096) * 4096;
+    let mut out = empty_block("index", total);
+    out[at("magic")..][..7].copy_from_slice(b"WSINDEX");
+    put(&mut out, at("version"), 1, 1);
+    put(&mut out, at("entries in this block"), segments.len() as u64, 4);
+    put(&mut out, at("bytes of a summary"), summary.len() as u64, 4);
+    for (number, segment) in segments.iter().enumerate() {
+        let entry = &mut out[entries_at + number * entry_bytes..][..entry_bytes];
+        let foot = &segment[segment_bytes - 4096..];
+        entry[entry_at("the first 256 bytes")..][..256].copy_from_slice(&foot[..256]);
+        put(entry, entry_at("offset of the segment"), (4096 + number * segment_bytes) as u64, 8);
+        entry[entry_at("hash")..][..16].copy_from_slice(&foot[foot_fields()["hash"].at..][..16]);
+        entry[entry_at("kinds")..].copy_from_slice(&summary);
+    }
+    let check = XxHash3_64::oneshot(&out);
+    put(&mut out, at("check"), check, 8);
+    out
+}
+
+/// A whole store file with three segments.
+fn reference_file(segment_bytes: usize) -> Vec<u8> {
+    let mut segment = reference_segment(segment_bytes, &samples()).0;
+    put_checks(&mut segment);
+    let segments = vec![segment; 3];
+    [reference_head(segment_bytes), segments.concat(), reference_index(segment_bytes, &segments)].concat()
 }
 
 #[test]
@@ -319,6 +448,8 @@ fn the_limits_of_the_page_are_those_of_the_code() {
         ("BLOCK_BYTES_MIN", pcapng::BLOCK_BYTES_MIN),
         ("PACKET_HEAD_BYTES", pcapng::PACKET_HEAD_BYTES),
         ("STATISTICS_BYTES", pcapng::STATISTICS_BYTES),
+        ("HEAD_BYTES_MAX", head::HEAD_BYTES_MAX),
+        ("INDEX_BYTES_MAX", index::INDEX_BYTES_MAX),
     ];
     let page = table("1. Limits", "name").into_iter().map(|row| (row[0].clone(), number(&row[1])));
     assert_eq!(page.collect::<Vec<_>>(), code.map(|(name, value)| (name.to_string(), value)));
@@ -349,6 +480,8 @@ fn the_block_types_of_the_page_are_those_of_the_code() {
         pcapng::PACKET,
         pcapng::PADDING,
         pcapng::KEY_COLUMN,
+        pcapng::HEAD,
+        pcapng::INDEX,
     ];
     assert_eq!(page, code);
 }
@@ -362,7 +495,14 @@ fn the_fields_of_the_foot_fill_it_without_gap_or_overlap() {
         place.at + place.len
     });
     assert_eq!(end, segment::FOOT_BYTES - 4);
-    assert_eq!(foot_fields()["reserved"].at, Foot::FIELDS_BYTES);
+    let places = foot_fields();
+    assert_eq!(places["reserved"].at, Foot::FIELDS_BYTES);
+    assert_eq!([places["flush_0"].at, places["flush_1"].at], checks::FLUSH_AT);
+    assert_eq!([places["flush_0"].len, places["flush_1"].len], [checks::FLUSH_BYTES; 2]);
+    assert_eq!(places["hash"].at, checks::CHECKS_AT);
+    for flush in ["flush_0", "flush_1"].map(|name| places[name]) {
+        assert_eq!(flush.at / 512, (flush.at + flush.len - 1) / 512, "within one sector");
+    }
 }
 
 #[test]
@@ -454,29 +594,134 @@ fn a_segment_written_by_the_page_is_the_one_that_the_code_seals() {
 
 #[test]
 fn the_head_of_a_store_file_is_that_of_the_code() {
-    let by_page = reference_head();
-    let mut by_code = Vec::new();
-    pcapng::section_header(&mut by_code, "wirescope", "");
-    pcapng::interface(&mut by_code, LinkType::ETHERNET, "eth0", "lane 0");
-    pcapng::interface(&mut by_code, LinkType::ETHERNET, "eth10", "lane 0");
-    let used = by_code.len();
-    by_code.resize(4096, 0xee);
-    pcapng::padding(&mut by_code[used..]);
-    assert!(by_code == by_page, "the two differ");
+    let interface = |name: &str| HeadInterface {
+        name: name.to_string(),
+        description: "lane 0".to_string(),
+        link_type: LinkType::ETHERNET,
+    };
+    let head = Head {
+        run_id: RUN_ID,
+        volume: VOLUME,
+        number: 3,
+        segment_bytes: 128 << 10,
+        link_type: LinkType::ETHERNET,
+        filter: FILTER.to_string(),
+        snap: 96,
+        interfaces: vec![interface("eth0"), interface("eth10")],
+    };
+    let by_page = reference_head(128 << 10);
+    assert!(head.write() == by_page, "the two differ");
+    assert_eq!(Head::read(&by_page), Ok((head, 4096)));
+}
+
+#[test]
+fn the_checks_of_a_segment_are_those_of_the_code() {
+    for segment_bytes in [segment::SEGMENT_BYTES_MIN, segment::SEGMENT_BYTES_MAX] {
+        let mut by_code = reference_segment(segment_bytes, &samples()).0;
+        let mut by_page = by_code.clone();
+        let hash = put_checks(&mut by_page);
+        let (body, foot_page) = by_code.split_at_mut(segment_bytes - 4096);
+        assert_eq!(checks::seal(body, foot_page).0, hash);
+        assert!(by_code == by_page, "{segment_bytes} bytes: the two differ");
+        assert_eq!(checks::verify(&by_page).map(|hash| hash.0), Ok(hash));
+    }
+}
+
+#[test]
+fn the_index_of_a_store_file_is_that_of_the_code() {
+    for segment_bytes in [segment::SEGMENT_BYTES_MIN, segment::SEGMENT_BYTES_MAX] {
+        let mut segment = reference_segment(segment_bytes, &samples()).0;
+        put_checks(&mut segment);
+        let by_page = reference_index(segment_bytes, &vec![segment.clone(); 3]);
+        let looked = StoredSegment::new(&segment).expect("the code reads the segment");
+        let entries: Vec<Entry> =
+            (0..3).map(|number| looked.entry(4096 + number * segment_bytes as u64)).collect();
+        assert!(index::write(&entries) == by_page, "{segment_bytes} bytes: the two differ");
+        assert_eq!(by_page.len() as u64, index::bytes_of(3, segment_bytes));
+        assert!(index::read(&by_page) == Ok(entries));
+    }
+}
+
+#[test]
+fn a_flush_record_written_by_the_page_is_that_of_the_code() {
+    let samples = samples();
+    let at = |field| offset("Flush record", field);
+    let mut foot = reference_foot(&samples, 0);
+    let mut alike = foot_bytes(&foot);
+    for name in ["flags", "packets", "block_bytes", "first_ns", "last_ns", "min_ns", "max_ns"] {
+        let FieldSpan { at, len } = foot_fields()[name];
+        alike[at..at + len].fill(0);
+    }
+    foot.packets = 7; // as any other of these, it makes no difference
+    let blocks: Vec<u8> = samples.iter().flat_map(packet_block).collect();
+    let entry = |number: u16| key_entry([10, 0, 0, 1], [10, 0, 0, 2], (number, 53), 0);
+    let mut by_page = vec![0; 64];
+    put(&mut by_page, at("number of the flush"), 9, 8);
+    put(&mut by_page, at("packets so far"), 5, 4);
+    put(&mut by_page, at("bytes of their blocks"), blocks.len() as u64, 4);
+    put(&mut by_page, at("XXH3-64 of the foot's first 224"), XxHash3_64::oneshot(&alike[..224]), 8);
+    put(&mut by_page, at("XXH3-64 of all packet blocks"), XxHash3_64::oneshot(&blocks), 8);
+    let entries = [0, 1, 2, 3, 4].map(entry).concat();
+    put(&mut by_page, at("XXH3-64 of all key entries"), XxHash3_64::oneshot(&entries), 8);
+    let own = XxHash3_64::oneshot(&by_page[..56]);
+    put(&mut by_page, at("XXH3-64 of the 56 bytes"), own, 8);
+    let mut running = Running::new();
+    let half = packet_block(&samples[0]).len();
+    running.add(&blocks[..half], &entry(0));
+    running.add(&blocks[half..], &[4, 3, 2, 1].map(entry).concat()); // as they lie: the last packet's first
+    let record = Record {
+        number: 9,
+        packets: 5,
+        block_bytes: blocks.len() as u32,
+        constants: record::constants(&foot),
+        hashes: running.hashes(),
+    };
+    assert_eq!(record.to_bytes()[..], by_page);
+    let end = table("Flush record", "offset").iter().fold(0, |end, row| {
+        assert_eq!(number(&row[0]), end, "{}", row[2]);
+        end + number(&row[1])
+    });
+    assert_eq!(end, checks::FLUSH_BYTES);
+}
+
+#[test]
+fn a_store_file_written_by_the_page_is_read_by_the_code() {
+    let samples = samples();
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    let older = [older_head(), reference_segment(segment_bytes, &samples).0.repeat(3)].concat();
+    for (bytes, state) in [(reference_file(segment_bytes), State::Closed), (older, State::Older)] {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&bytes).expect("written");
+        let stored = StoredFile::open(file).expect("the code reads the file");
+        assert_eq!(
+            (stored.state(), stored.segment_bytes(), stored.segments().len()),
+            (state, segment_bytes, 3)
+        );
+        let mut buffer = Vec::new();
+        for (index, facts) in stored.segments().iter().enumerate() {
+            let segment = stored.read_segment(index, &mut buffer).expect("the code reads the segment");
+            let packets = segment.packets().map(|block| (block.time_ns() as u64, block.data().to_vec()));
+            let expected = samples.iter().map(|sample| (sample.time_ns, sample.data.clone()));
+            assert!(packets.eq(expected));
+            let summary = facts.summary.clone().unwrap_or_else(|| segment.summary());
+            assert!(summary.may_hold(&KeyTest::port(60000)) && !summary.may_hold(&KeyTest::protocol(6)));
+        }
+    }
 }
 
 #[test]
 fn a_store_file_is_read_by_the_steps_of_the_page() {
     let samples = samples();
-    let mut file = reference_head();
     let segment_bytes = segment::SEGMENT_BYTES_MIN;
-    for _ in 0..3 {
-        file.extend(reference_segment(segment_bytes, &samples).0);
-    }
-    // Steps 1 and 2: the head, then the size from the first key column.
+    let file = reference_file(segment_bytes);
+    // Step 1: the head, then the size, by the head block and from the first key column.
     let (mut at, mut head_end, mut size) = (0, None, 0);
     while size == 0 {
         let kind = pcapng::le32(&file, at);
+        if kind == block_type("head block") {
+            let word = |field| pcapng::le32(&file, at + offset("Head block", field)) as usize;
+            assert_eq!((word("bytes of the whole head"), word("segment size")), (4096, segment_bytes));
+        }
         if kind == pcapng::PACKET && head_end.is_none() {
             head_end = Some(at);
         }
@@ -486,8 +731,11 @@ fn a_store_file_is_read_by_the_steps_of_the_page() {
         }
     }
     assert_eq!((head_end, size), (Some(4096), segment_bytes));
+    // Step 2: the index, found from the end.
+    let index_at = file.len() - pcapng::le32(&file, file.len() - 4) as usize;
+    assert_eq!((index_at, pcapng::le32(&file, index_at)), (4096 + 3 * size, block_type("index")));
     // Steps 3 and 4: each foot, each entry, each block.
-    for segment in file[4096..].chunks_exact(size) {
+    for segment in file[4096..index_at].chunks_exact(size) {
         let foot = Foot::read(&segment[size - 4096..size - 4]).expect("the foot is read");
         assert_eq!(pcapng::le32(segment, size - 4), 4104 + 16 * foot.packets);
         let mut expected_offset = 0;
@@ -506,11 +754,24 @@ fn a_store_file_is_read_by_the_steps_of_the_page() {
 }
 
 #[test]
+fn every_tool_copies_a_store_file_with_a_filter_and_one_with_the_longest_index_block() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("reference.pcapng");
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    fs::write(&path, reference_file(segment_bytes)).expect("written");
+    oracle::every_tool_copies(&path).expect("every tool");
+    let mut segment = reference_segment(segment_bytes, &samples()).0;
+    put_checks(&mut segment);
+    let entry = StoredSegment::new(&segment).expect("a segment").entry(4096);
+    let longest = index::write(&vec![entry; index::slots_max(segment_bytes)]);
+    assert!(longest.len() > (16 << 20) - 4096);
+    fs::write(&path, [reference_head(segment_bytes), segment, longest].concat()).expect("written");
+    oracle::every_tool_copies(&path).expect("every tool");
+}
+
+#[test]
 fn tcpdump_reads_a_store_file_written_by_the_page() {
-    let mut file = reference_head();
-    for _ in 0..3 {
-        file.extend(reference_segment(segment::SEGMENT_BYTES_MIN, &samples()).0);
-    }
+    let file = reference_file(segment::SEGMENT_BYTES_MIN);
     let mut tcpdump = Command::new("tcpdump")
         .args(["-nn", "-tt", "--nano", "-r", "-", "udp and port 60000"])
         .stdin(Stdio::piped())

@@ -60,6 +60,13 @@ pub enum Verb {
     },
     /// Find where a run loses packets, how certain that is, and what to change
     Doctor(DoctorArgs),
+    /// Keep spans of time in a store, whatever its bounds
+    #[command(after_help = help::HOLD_EXAMPLES)]
+    Hold {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: HoldVerb,
+    },
     /// Print a shell's completions
     Completions {
         /// The shell.
@@ -461,6 +468,49 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `wirescope hold`.
+#[derive(Debug, Subcommand)]
+pub enum HoldVerb {
+    /// Hold a span: files that overlap it are not deleted, whoever runs
+    #[command(after_help = help::HOLD_ADD_EXAMPLES)]
+    Add(HoldAddArgs),
+    /// List the holds of a store
+    List {
+        /// The folder of the store
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        store: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a hold: the bounds of the store apply to its files again
+    Remove {
+        /// Its number, as 'hold list' shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The folder of the store
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        store: PathBuf,
+    },
+}
+
+/// `wirescope hold add`.
+#[derive(Debug, Args)]
+pub struct HoldAddArgs {
+    /// The folder of the store
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub store: PathBuf,
+    /// The begin of the span
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub from: String,
+    /// The end of the span, which belongs to it
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub to: String,
+    /// What it is for, at most 200 letters
+    #[arg(long, value_name = "TEXT")]
+    pub note: String,
 }
 
 /// `wirescope man`.

@@ -96,7 +96,8 @@ Forms of a source:
   pcap:IFACE[,snaplen=128][,promisc=off][,timeout=4ms][,buffer=64MiB]
         live capture through libpcap, where afpacket is not available
   file:PATH[,pace=1][,workers=2][,snaplen=128]
-        pcap or pcapng; file:- is standard input
+        pcap or pcapng, also compressed with gzip, zstd or lz4; file:- is
+        standard input; HPCAP's raw records: format=hpcap,link=ethernet
   synth:rate=1M,size=imix,flows=1000,vlan=10%,seed=1,time=30s,trigger-at=5s
         generated traffic; also ipv6=, packets=, pace=max, start=, workers=
 
@@ -249,6 +250,34 @@ pub const STORE_EXAMPLES: &str = "\
 Examples:
   # runs, files, losses and holds of a store
   wirescope store list --store /srv/ws
+";
+
+pub const HOLD_EXAMPLES: &str = "\
+A store deletes its oldest files where its bounds ask for that, but none that
+overlaps a held span. Where holds leave no room, storing stops with an alarm.
+
+Examples:
+  # keep the hour of an incident, and see what is held
+  wirescope hold add --store /srv/ws --from '2026-11-20 14:00' \\
+      --to '2026-11-20 15:00' --note 'incident 4711'
+  wirescope hold list --store /srv/ws
+
+  # let it go again
+  wirescope hold remove 1 --store /srv/ws
+";
+
+pub const HOLD_ADD_EXAMPLES: &str = "\
+Times:
+  2026-11-20T20:31:05.123Z   with a zone: Z or an offset such as +01:00
+  '2026-11-20 20:31'         without one: local time; the command prints
+                             which zone it took
+  20:31  20:31:05  20:31Z    the latest such time that is past
+  now  -15m                  now, and a duration before now
+  @1795206665.5              seconds since 1970
+
+Examples:
+  # the last quarter of an hour
+  wirescope hold add --store /srv/ws --from -15m --to now --note 'slow DNS'
 ";
 
 pub const MAN_EXAMPLES: &str = "\

@@ -11,6 +11,7 @@ mod export;
 #[cfg(test)]
 mod flags_page;
 mod help;
+mod hold;
 mod journal;
 mod manual;
 mod plan;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => export::export(&args),
         Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Hold { what } => told(hold::hold(&what)),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };

@@ -1,7 +1,6 @@
 //! How much may still be written under each bound, below nothing included: what is over a bound must be made
 //! good first.
 
-use super::FreeMin;
 use super::Limits;
 
 /// What deleting gives, bytes.
@@ -37,10 +36,7 @@ impl Room {
     /// unknown, writing shows what is wrong.
     pub(super) fn new(limits: &Limits, used: u64, space: Option<(u64, u64)>) -> Room {
         let of_budget = limits.bytes_max.map(|max| i128::from(max) - i128::from(used));
-        let bound = limits.free_min.zip(space).map(|(min, (free, total))| match min {
-            FreeMin::Bytes(bytes) => (free, bytes),
-            FreeMin::Ppm(ppm) => (free, (u128::from(total) * u128::from(ppm) / 1_000_000) as u64),
-        });
+        let bound = limits.free_min.zip(space).map(|(min, (free, total))| (free, min.bytes_of(total)));
         let of_disk = bound.map(|(free, min)| i128::from(free) - i128::from(min));
         let (free, free_min) = bound.unwrap_or_default();
         Room {

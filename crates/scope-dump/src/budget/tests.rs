@@ -127,11 +127,11 @@ fn room_that_others_made_is_found() {
 fn free_space_is_kept_in_bytes_and_in_parts() {
     let place = tempfile::tempdir().unwrap();
     let with = |free_min| open(place.path(), Limits { free_min: Some(free_min), ..Limits::default() });
-    assert!(!with(FreeMin::Bytes(0)).is_full() && !with(FreeMin::Ppm(0)).is_full());
-    let full = with(FreeMin::Ppm(1_000_000));
+    assert!(!with(SizeOrShare::Bytes(0)).is_full() && !with(SizeOrShare::Ppm(0)).is_full());
+    let full = with(SizeOrShare::Ppm(1_000_000));
     let error = Charged::to(&Some(full.clone())).charge(1).unwrap_err().to_string();
     assert!(full.is_full() && error.contains("--dump-min-free"), "{error}");
-    assert!(with(FreeMin::Bytes(u64::MAX)).is_full());
+    assert!(with(SizeOrShare::Bytes(u64::MAX)).is_full());
 }
 
 #[test]
@@ -314,8 +314,11 @@ fn a_dump_that_is_kept_under_another_name_is_not_deleted_for_free_space() {
         let first = entries.iter().find(|entry| entry.name == *name).unwrap();
         let Found::Dump(dump) = files::dump_of(&folder, first, &entries, &none) else { panic!("{name}") };
         assert_eq!((dump.gain().bytes, dump.gain().disk >= MIB), (MIB, at > 0), "{name}");
-        let room =
-            Room::new(&Limits { free_min: Some(FreeMin::Bytes(9)), ..Limits::default() }, 0, Some((5, 100)));
+        let room = Room::new(
+            &Limits { free_min: Some(SizeOrShare::Bytes(9)), ..Limits::default() },
+            0,
+            Some((5, 100)),
+        );
         assert_eq!(room.is_helped(dump.gain(), 1), at > 0);
     }
 }

@@ -86,7 +86,8 @@ impl Run {
         mut failures: Vec<Failure>,
         refused: &Refused,
     ) -> Summary {
-        let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, .. } = status;
+        let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, stores, .. } =
+            status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
         summary.strays = total.stray_packets;
@@ -113,6 +114,11 @@ impl Run {
         summary.hits = hits_by_trigger;
         let dumps = self.shared.dumps.reports();
         (summary.dumps, summary.dump_totals) = (dumps.kept(), dumps.totals());
+        summary.heard_ns = self.shared.ring.heard().map(|(_, last_ns)| last_ns);
+        if let Some(own) = &self.shared.stores {
+            failures.extend(own.failures(&stores));
+        }
+        summary.stores = stores;
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.omitted();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());

@@ -84,6 +84,14 @@ impl Run {
         }
     }
 
+    /// Logs what the volumes of the store have to tell, and tells people what they should know.
+    pub(super) fn tell_of_stores(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        let Some(stores) = &self.shared.stores else { return };
+        for warning in stores.log_news(&self.shared.events) {
+            self.warn(warning, watch, warnings);
+        }
+    }
+
     pub(super) fn warn(&self, warning: impl Into<Warning>, watch: &dyn Watch, warnings: &mut Vec<String>) {
         let warning = warning.into();
         watch.warning(&warning.text);

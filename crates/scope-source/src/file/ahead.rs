@@ -1,5 +1,5 @@
-//! Reading ahead: a thread that reads a regular file's next bytes while the worker is busy with those before
-//! them, for as long as that is the faster way.
+//! Reading ahead: a thread that reads a regular file's next bytes, and decompresses them where they are
+//! compressed, while the worker is busy with those before them, for as long as that is the faster way.
 //!
 //! ```text
 //!             free chunks, at most CHUNKS            a chunk   0        HEADROOM            capacity
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::input::Input;
+use super::stream::Stream;
 use super::turns::{Reader, Turns};
 
 /// Room in front of a chunk's bytes, bytes: what is unread of the chunk before, if it isn't more, is put
@@ -34,8 +34,8 @@ const CHUNKS: usize = 2;
 /// Memory that reading ahead takes, bytes.
 pub(super) const AHEAD_BYTES: usize = CHUNKS * (HEADROOM + CHUNK_BYTES);
 
-/// A chunk, and how many bytes were read behind its headroom.
-type Filled = io::Result<(Vec<u8>, usize)>;
+/// A chunk, and how many bytes were read behind its headroom; `None`: nothing for the moment.
+type Filled = io::Result<(Vec<u8>, Option<usize>)>;
 
 /// To the thread, and from it.
 type Ends = (SyncSender<Vec<u8>>, Receiver<Filled>);
@@ -44,6 +44,8 @@ type Ends = (SyncSender<Vec<u8>>, Receiver<Filled>);
 pub(super) enum Next {
     /// The thread has filled a chunk: so many bytes stand behind its headroom, 0 at the end.
     Chunk(Vec<u8>, usize),
+    /// The thread has looked at much and found nothing yet.
+    NotYet,
     /// The worker is to read, by [`Ahead::read`].
     OwnRead,
 }
@@ -51,7 +53,7 @@ pub(super) enum Next {
 /// A file whose next bytes are read by a thread of its own, or by the worker where that is faster.
 pub(super) struct Ahead {
     /// Who reads has it; nobody else wants it then.
-    input: Arc<Mutex<Input>>,
+    input: Arc<Mutex<Stream>>,
     /// `None` only while being dropped.
     ends: Option<Ends>,
     thread: Option<JoinHandle<()>>,
@@ -70,7 +72,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Starts the thread. `alone`: the worker reads nothing else, so that it can measure who is faster. Where
     /// the system has no thread for it, the worker reads all.
-    pub(super) fn start(input: Input, alone: bool) -> Ahead {
+    pub(super) fn start(input: Stream, alone: bool) -> Ahead {
         let (free, take_free) = sync_channel(CHUNKS);
         let (put_filled, filled) = sync_channel(CHUNKS);
         let input = Arc::new(Mutex::new(input));
@@ -80,7 +82,7 @@ impl Ahead {
         Ahead::of(input, (free, filled), thread, alone)
     }
 
-    fn of(input: Arc<Mutex<Input>>, ends: Ends, thread: Option<JoinHandle<()>>, alone: bool) -> Ahead {
+    fn of(input: Arc<Mutex<Stream>>, ends: Ends, thread: Option<JoinHandle<()>>, alone: bool) -> Ahead {
         let mut ahead = Ahead {
             input,
             ends: Some(ends),
@@ -118,20 +120,27 @@ impl Ahead {
         self.given -= 1;
         self.failed = filled.is_err();
         let (chunk, read) = filled?;
-        self.last = Some((Reader::Thread, read as u64, now));
-        Ok(Next::Chunk(chunk, read))
+        self.last = Some((Reader::Thread, read.unwrap_or(0) as u64, now));
+        Ok(match read {
+            Some(read) => Next::Chunk(chunk, read),
+            None => {
+                self.recycle(chunk);
+                Next::NotYet
+            }
+        })
     }
 
-    /// Reads some bytes in the worker's own time, after [`Next::OwnRead`]; 0 is the end.
+    /// Reads some bytes in the worker's own time, after [`Next::OwnRead`]; 0 is the end, `None`: nothing for
+    /// the moment.
     ///
     /// # Errors
     /// The system's. Nothing comes behind an error.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         debug_assert_eq!(self.given, 0, "nobody else reads");
         let read = self.input.lock().unwrap_or_else(PoisonError::into_inner).read(into);
         self.failed = read.is_err();
         if let (Some((_, bytes, _)), Ok(read)) = (&mut self.last, &read) {
-            *bytes = *read as u64;
+            *bytes = read.unwrap_or(0) as u64;
         }
         read
     }
@@ -176,11 +185,11 @@ impl Drop for Ahead {
 }
 
 /// The thread: fills chunks until the end, an error, or until nobody wants them.
-fn read_on(input: &Mutex<Input>, free: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
+fn read_on(input: &Mutex<Stream>, free: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
     while let Ok(mut chunk) = free.recv() {
         let read = input.lock().unwrap_or_else(PoisonError::into_inner).read(&mut chunk[HEADROOM..]);
         let read = read.map(|read| (chunk, read));
-        let goes_on = matches!(read, Ok((_, 1..)));
+        let goes_on = matches!(read, Ok((_, Some(1..) | None)));
         if filled.send(read).is_err() || !goes_on {
             return;
         }
@@ -192,6 +201,7 @@ mod tests {
     use std::io::Read;
     use std::sync::Arc;
 
+    use super::super::input::Input;
     use super::*;
 
     /// Gives so many bytes, then fails.
@@ -215,13 +225,14 @@ mod tests {
                 ahead.recycle(chunk);
                 Ok((read, 0))
             }
-            Next::OwnRead => ahead.read(&mut vec![0; CHUNK_BYTES]).map(|read| (read, read)),
+            Next::OwnRead => ahead.read(&mut vec![0; CHUNK_BYTES]).map(|read| (read.unwrap(), read.unwrap())),
+            Next::NotYet => panic!("plain bytes come at once"),
         }
     }
 
-    fn breaks_after(left: usize) -> (Input, Arc<()>) {
+    fn breaks_after(left: usize) -> (Stream, Arc<()>) {
         let held = Arc::new(());
-        (Input::Reader(Box::new(Breaks { left, _held: held.clone() })), held)
+        (Stream::Plain(Input::Reader(Box::new(Breaks { left, _held: held.clone() }))), held)
     }
 
     #[test]

@@ -25,6 +25,7 @@ use scope_packet::fetch::fetch;
 
 use super::ahead::{AHEAD_BYTES, Ahead, CHUNK_BYTES, HEADROOM, Next};
 use super::input::Input;
+use super::stream::{self, Stream};
 
 /// Size a buffer starts with, bytes, while few files are open.
 pub(super) const START_BYTES: usize = 512 << 10;
@@ -61,7 +62,7 @@ pub(super) enum Refill {
 /// Who reads.
 enum Filling {
     /// The worker itself.
-    Direct(Input),
+    Direct(Stream),
     /// A thread, ahead of it.
     Ahead(Box<Ahead>),
     /// Nobody: the end was reached and what read is gone.
@@ -76,6 +77,9 @@ pub(super) struct Buffer {
     /// Where `begin` lies in the file.
     offset: u64,
     at_end: bool,
+    /// Why a compressed file can't be decompressed any further.
+    damage: Option<String>,
+    is_packed: bool,
     /// Its bytes were read by a thread, on another core as a rule.
     is_far: bool,
     bytes_max: usize,
@@ -84,25 +88,52 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn new(input: Input, start_bytes: usize) -> Buffer {
         Buffer {
-            filling: Filling::Direct(input),
+            filling: Filling::Direct(Stream::Plain(input)),
             bytes: vec![0; start_bytes],
             begin: 0,
             end: 0,
             offset: 0,
             at_end: false,
+            damage: None,
+            is_packed: false,
             is_far: false,
             bytes_max: start_bytes,
         }
     }
 
+    /// Decompresses what was read so far and what will be. Nothing has been consumed.
+    pub(super) fn unpack(&mut self) {
+        debug_assert_eq!(self.offset, 0);
+        self.filling = match std::mem::replace(&mut self.filling, Filling::Over) {
+            Filling::Direct(Stream::Plain(input)) => {
+                Filling::Direct(Stream::packed(input, self.unread(), self.at_end))
+            }
+            other => other,
+        };
+        (self.begin, self.end, self.at_end, self.is_packed) = (0, 0, false, true);
+    }
+
+    /// What is read is decompressed.
+    pub(super) fn is_packed(&self) -> bool {
+        self.is_packed
+    }
+
+    /// Why nothing comes behind what is unread, if that is not the proper end of a compressed file.
+    pub(super) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
     /// Lets a thread read what is not read yet, if there is more and the input is a regular file. `alone`: the
-    /// worker reads nothing else.
+    /// worker reads nothing else, and may read in the thread's place; decompressing is always the thread's.
     pub(super) fn read_ahead(&mut self, alone: bool) {
         if self.at_end {
             return;
         }
         self.filling = match std::mem::replace(&mut self.filling, Filling::Over) {
-            Filling::Direct(input) if input.reopens() => Filling::Ahead(Box::new(Ahead::start(input, alone))),
+            Filling::Direct(stream) if stream.reopens() => {
+                let alone = alone && !stream.is_packed();
+                Filling::Ahead(Box::new(Ahead::start(stream, alone)))
+            }
             other => other,
         };
     }
@@ -190,24 +221,37 @@ impl Buffer {
             self.move_to_front();
         }
         while self.unread().len() < wanted && !self.at_end {
-            let read = match &mut self.filling {
-                Filling::Direct(input) if !input.ready(wait_ms) => return Ok(Refill::NotReady),
-                Filling::Direct(_) => self.read_on()?,
-                Filling::Ahead(ahead) => match ahead.next()? {
-                    Next::Chunk(chunk, read) => {
-                        self.take(chunk, read);
-                        read
-                    }
-                    Next::OwnRead => {
-                        self.move_to_front();
-                        self.read_on()?
-                    }
+            match self.fill(wait_ms) {
+                Ok(Some(read)) => self.at_end = read == 0,
+                Ok(None) if wait_ms < 0 => {}
+                Ok(None) => return Ok(Refill::NotReady),
+                Err(error) => match stream::damage_of(&error) {
+                    Some(cause) => (self.damage, self.at_end) = (Some(cause.to_string()), true),
+                    None => return Err(error),
                 },
-                Filling::Over => 0,
-            };
-            self.at_end = read == 0;
+            }
         }
         Ok(Refill::Done)
+    }
+
+    /// Reads some bytes; 0 is the end, `None`: there is nothing for the moment.
+    fn fill(&mut self, wait_ms: i32) -> io::Result<Option<usize>> {
+        match &mut self.filling {
+            Filling::Direct(stream) if !stream.ready(wait_ms) => Ok(None),
+            Filling::Direct(_) => self.read_on(),
+            Filling::Ahead(ahead) => match ahead.next()? {
+                Next::Chunk(chunk, read) => {
+                    self.take(chunk, read);
+                    Ok(Some(read))
+                }
+                Next::NotYet => Ok(None),
+                Next::OwnRead => {
+                    self.move_to_front();
+                    self.read_on()
+                }
+            },
+            Filling::Over => Ok(Some(0)),
+        }
     }
 
     /// Frees the place of what is consumed.
@@ -217,21 +261,21 @@ impl Buffer {
     }
 
     /// Reads into the free part, which is made if there is none.
-    fn read_on(&mut self) -> io::Result<usize> {
+    fn read_on(&mut self) -> io::Result<Option<usize>> {
         if self.end == self.bytes.len() {
             self.bytes.resize((self.bytes.len() * 2).min(LENT_BYTES_MAX), 0);
             self.note_bytes();
         }
         let free = &mut self.bytes[self.end..];
         let read = match &mut self.filling {
-            Filling::Direct(input) => input.read(free)?,
+            Filling::Direct(stream) => stream.read(free)?,
             Filling::Ahead(ahead) => {
                 let most = free.len().min(OWN_READ_BYTES);
                 ahead.read(&mut free[..most])?
             }
-            Filling::Over => 0,
+            Filling::Over => Some(0),
         };
-        (self.end, self.is_far) = (self.end + read, false);
+        (self.end, self.is_far) = (self.end + read.unwrap_or(0), false);
         Ok(read)
     }
 

@@ -3,20 +3,24 @@
 use std::path::Path;
 
 use scope_fault::Fault;
-use scope_packet::GapReason;
 use scope_packet::pcapng::SECTION_HEADER;
+use scope_packet::{GapReason, LinkType};
 
 use super::buffer::{Buffer, Refill};
+use super::hpcap::Hpcap;
 use super::input::Input;
 use super::pcap::{self, Pcap};
 use super::pcapng::Pcapng;
 use super::pseudo::Pseudo;
 use super::record::{Damage, Found, Interfaces, Record};
+use super::unpack;
 use crate::SourceError;
+use crate::plan::FileForm;
 
 enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
+    Hpcap(Hpcap),
 }
 
 /// Where an advance led.
@@ -60,22 +64,29 @@ impl Capture {
     pub(super) fn open(
         path: &str,
         number: u32,
-        input: Input,
+        (input, form): (Input, FileForm),
         buffer_bytes: usize,
         interfaces: &mut Interfaces,
     ) -> Result<Capture, SourceError> {
         let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
+        let unread = |error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}")));
         let mut buffer = Buffer::new(input, buffer_bytes);
-        buffer
-            .refill(pcap::HEADER_BYTES, FOR_EVER)
-            .map_err(|error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}"))))?;
+        buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(unread)?;
+        if buffer.unread().first_chunk().is_some_and(|magic| unpack::is_magic(*magic)) {
+            buffer.unpack();
+            buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(unread)?;
+        }
         let name = match path {
             "-" => "-".to_string(),
             _ => Path::new(path)
                 .file_name()
                 .map_or(path.to_string(), |name| name.to_string_lossy().into_owned()),
         };
-        let format = detect(&mut buffer, path, &name, number, interfaces).map_err(fail)?;
+        let format = match form {
+            FileForm::Detected => detect(&mut buffer, path, &name, number, interfaces),
+            FileForm::Hpcap(link_type) => hpcap(&buffer, &name, (number, link_type), interfaces),
+        };
+        let format = format.map_err(fail)?;
         let mut capture = Capture {
             path: path.to_string(),
             number,
@@ -95,7 +106,7 @@ impl Capture {
     /// Steps to the first packet, or as far as a pipe must be read to know its first interface.
     fn open_interfaces(&mut self, interfaces: &mut Interfaces) -> Result<(), SourceError> {
         let before = match self.format {
-            Format::Pcap(_) => interfaces.list.len() - 1,
+            Format::Pcap(_) | Format::Hpcap(_) => interfaces.list.len() - 1,
             Format::Pcapng(_) => interfaces.list.len(),
         };
         while self.advance(interfaces) == Advance::Refill {
@@ -135,6 +146,7 @@ impl Capture {
             let found = match &mut self.format {
                 Format::Pcap(pcap) => pcap.decode(unread, &mut self.next),
                 Format::Pcapng(pcapng) => pcapng.decode(unread, interfaces, &mut self.next),
+                Format::Hpcap(hpcap) => hpcap.decode(unread, &mut self.next),
             };
             match found {
                 Found::Packet { bytes } => {
@@ -154,10 +166,13 @@ impl Capture {
                 }
                 Found::Other { bytes } => self.buffer.consume(bytes),
                 Found::More { bytes, packet } if self.buffer.at_end() => {
-                    if !unread.is_empty() {
-                        let missing = bytes - unread.len();
-                        let cause = format!("the file ends {missing} bytes too early");
-                        self.end_at(Damage { cause, packet }, interfaces);
+                    let (begun, missing) = (!unread.is_empty(), bytes - unread.len());
+                    let cause = match self.buffer.damage() {
+                        Some(cause) => Some(cause.to_string()),
+                        None => begun.then(|| format!("the file ends {missing} bytes too early")),
+                    };
+                    if let Some(cause) = cause {
+                        self.end_at(Damage { cause, packet: packet && begun }, interfaces);
                     }
                     return Advance::Ended;
                 }
@@ -262,7 +277,7 @@ impl Capture {
     pub(super) fn take_comments(&mut self, number: u32) -> Vec<String> {
         match &mut self.format {
             Format::Pcapng(pcapng) => pcapng.beside.take_comments(number),
-            Format::Pcap(_) => Vec::new(),
+            Format::Pcap(_) | Format::Hpcap(_) => Vec::new(),
         }
     }
 
@@ -286,9 +301,10 @@ impl Capture {
         self.buffer.release();
         let damage = self.damage.take()?;
         let (path, packets, offset) = (&self.path, self.packets, self.buffer.offset());
+        let within = if self.buffer.is_packed() { " of what it decompresses to" } else { "" };
         Some(Cut {
             warning: format!(
-                "{path}: truncated after packet {packets} at byte {offset}: {}; read to that place",
+                "{path}: truncated after packet {packets} at byte {offset}{within}: {}; read to that place",
                 damage.cause
             ),
             packets: u64::from(damage.packet),
@@ -312,11 +328,8 @@ fn detect(
     file: u32,
     interfaces: &mut Interfaces,
 ) -> Result<Format, Fault> {
+    check_begun(buffer, pcap::HEADER_BYTES)?;
     let unread = buffer.unread();
-    if unread.is_empty() {
-        let remedy = "a capture file begins with a header: the program that made it wrote nothing";
-        return Err(Fault::whole("is empty").remedy(remedy));
-    }
     let Some(magic) = unread.first_chunk::<4>() else {
         return Err(Fault::whole(format!("is no capture file: {} bytes are too few for any", unread.len())));
     };
@@ -336,6 +349,40 @@ fn detect(
     Ok(Format::Pcap(pcap))
 }
 
+/// HPCAP's raw records begin at once.
+fn hpcap(
+    buffer: &Buffer,
+    name: &str,
+    (file, link_type): (u32, LinkType),
+    interfaces: &mut Interfaces,
+) -> Result<Format, Fault> {
+    check_begun(buffer, 1)?;
+    Hpcap::open(name, file, link_type, interfaces).map(Format::Hpcap).map_err(Fault::whole)
+}
+
+/// A file must hold something. Of a compressed one that is damaged so many bytes at least must have come out,
+/// and what came out must not be compressed again.
+fn check_begun(buffer: &Buffer, bytes_min: usize) -> Result<(), Fault> {
+    let unread = buffer.unread();
+    if unread.len() < bytes_min
+        && let Some(cause) = buffer.damage()
+    {
+        let reason = Fault::whole(format!("no packet of it can be read: {cause}"));
+        return Err(reason.remedy("use another copy of it, if there is one"));
+    }
+    if unread.is_empty() {
+        let is = if buffer.is_packed() { "is empty once it is decompressed" } else { "is empty" };
+        let remedy = "a capture file begins with a header: the program that made it wrote nothing";
+        return Err(Fault::whole(is).remedy(remedy));
+    }
+    if buffer.is_packed() && unread.first_chunk().is_some_and(|magic| unpack::is_magic(*magic)) {
+        let remedy =
+            "decompress it once, as in: zcat FILE | wirescope ... file:- (zstdcat for zstd, lz4cat for lz4)";
+        return Err(Fault::whole("is compressed twice").remedy(remedy));
+    }
+    Ok(())
+}
+
 /// Of a file that begins like no capture.
 fn foreign(magic: &[u8; 4]) -> Fault {
     let compressed = |by: &str, with: &str| {
@@ -343,11 +390,9 @@ fn foreign(magic: &[u8; 4]) -> Fault {
         Fault::whole(format!("is compressed with {by}")).remedy(remedy)
     };
     match magic {
-        [0x1f, 0x8b, ..] => compressed("gzip", "zcat"),
-        [0x28, 0xb5, 0x2f, 0xfd] => compressed("zstd", "zstdcat"),
         [0xfd, b'7', b'z', b'X'] => compressed("xz", "xzcat"),
         [b'B', b'Z', b'h', _] => compressed("bzip2", "bzcat"),
-        [0x04, 0x22, 0x4d, 0x18] => compressed("lz4", "lz4cat"),
+        [0x02, 0x21, 0x4c, 0x18] => compressed("lz4's legacy format", "lz4cat"),
         [a, b, c, d] => {
             let begins = format!("it begins with {a:02x} {b:02x} {c:02x} {d:02x}, neither pcap nor pcapng");
             Fault::whole(format!("is no capture file: {begins}")).remedy("convert it, as with editcap")

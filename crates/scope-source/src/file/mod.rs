@@ -1,7 +1,8 @@
-//! Capture files: pcap and pcapng, one or several merged by time, from disk or a pipe.
+//! Capture files: pcap, pcapng and HPCAP's raw records, compressed or not, one or several merged by time, from
+//! disk or a pipe.
 //!
 //! ```text
-//!  input ─► [ahead ─►] buffer ─► pcap | pcapng ─► capture (one file, its next packet) ─► timed ─► merge ─► share, pace ─► lend
+//!  input ─► [unpack ─►] [ahead ─►] buffer ─► pcap | pcapng | hpcap ─► capture (one file, its next packet) ─► timed ─► merge ─► share, pace ─► lend
 //! ```
 //! A poll gathers up to 64 records by their place in the buffers and lends them as one batch; a buffer is
 //! refilled only between batches, so no packet is copied and no reference outlives its bytes. A file that is
@@ -15,7 +16,9 @@ mod annex;
 mod buffer;
 mod capture;
 mod course;
+mod hpcap;
 mod input;
+mod lz4;
 mod merge;
 mod pace;
 mod pcap;
@@ -23,8 +26,10 @@ mod pcapng;
 mod pseudo;
 mod record;
 mod share;
+mod stream;
 mod timed;
 mod turns;
+mod unpack;
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -32,6 +37,7 @@ use std::time::{Duration, Instant};
 use scope_fault::Fault;
 use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, Turn, time};
 
+use crate::plan::FileForm;
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
 use capture::{Advance, Capture};
 use course::Judgement;
@@ -57,6 +63,8 @@ const FILES_FEW: usize = 8;
 pub struct FileOptions {
     /// Paths in the order that decides between packets of the same time; `-` is standard input.
     pub paths: Vec<String>,
+    /// Of which form they are, in the same order; those beyond its end are known by their first bytes.
+    pub forms: Vec<FileForm>,
     /// As fast as possible (`None`), at the recorded pace (1.0), twice as fast (2.0) ...
     pub pace: Option<f64>,
     /// Keep at most so many bytes of a packet.
@@ -121,27 +129,29 @@ impl FileSource {
         let name = format!("file:{}", options.paths.join(","));
         check(&name, &options)?;
         let mut inputs = Vec::with_capacity(options.paths.len());
-        for path in &options.paths {
-            inputs.push((path.clone(), Input::open(path)?));
+        let forms = options.forms.iter().copied().chain(std::iter::repeat(FileForm::Detected));
+        for (path, form) in options.paths.iter().zip(forms) {
+            inputs.push((path.clone(), (Input::open(path)?, form)));
         }
         FileSource::build(name, inputs, &options)
     }
 
-    /// One capture from anything that can be read, as fast as it comes. `name` is used in messages.
+    /// One capture of a form from anything that can be read, as fast as it comes. `name` is used in messages.
     ///
     /// # Errors
     /// What comes is no capture.
-    pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<FileSource, SourceError> {
-        FileSource::build(
-            name.to_string(),
-            vec![(name.to_string(), Input::Reader(reader))],
-            &FileOptions::default(),
-        )
+    pub fn from_reader(
+        name: &str,
+        reader: Box<dyn Read + Send>,
+        form: FileForm,
+    ) -> Result<FileSource, SourceError> {
+        let input = (name.to_string(), (Input::Reader(reader), form));
+        FileSource::build(name.to_string(), vec![input], &FileOptions::default())
     }
 
     fn build(
         name: String,
-        inputs: Vec<(String, Input)>,
+        inputs: Vec<(String, (Input, FileForm))>,
         options: &FileOptions,
     ) -> Result<FileSource, SourceError> {
         let few = inputs.len() <= FILES_FEW;
@@ -153,7 +163,7 @@ impl FileSource {
         let mut interfaces = Interfaces::default();
         let mut captures = Vec::with_capacity(inputs.len());
         for (number, (path, input)) in inputs.into_iter().enumerate() {
-            if share.is_some_and(|share| share.of > 1) && !input.reopens() {
+            if share.is_some_and(|share| share.of > 1) && !input.0.reopens() {
                 let reason = Fault::whole("can be read only once, so several workers can't share it");
                 return Err(SourceError::File { path, reason: reason.remedy("use one worker") });
             }
@@ -217,7 +227,8 @@ impl FileSource {
         link_types
     }
 
-    /// The most bytes of memory that the buffers have held; at most [`BUFFER_BYTES_MAX`] for each file.
+    /// The most bytes of memory that the buffers have held; at most [`BUFFER_BYTES_MAX`] for each file. What
+    /// decompressing refers back to is not counted: 128 MiB at most for each file.
     pub fn buffer_bytes_max(&self) -> usize {
         self.captures.iter().map(|timed| timed.capture.buffer_bytes_max()).sum()
     }

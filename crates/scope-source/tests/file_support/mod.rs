@@ -8,6 +8,7 @@ use std::io::Cursor;
 
 use scope_packet::{Gap, Interface, Packet, Sink};
 use scope_source::file::FileSource;
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source, SourceCounters, SourceError};
 
 /// A packet as a sink got it.
@@ -93,7 +94,7 @@ pub fn read_all(mut source: FileSource) -> Result<Read, SourceError> {
 
 /// Reads a capture that lies in memory.
 pub fn read_bytes(bytes: &[u8]) -> Result<Read, SourceError> {
-    read_all(FileSource::from_reader("test", Box::new(Cursor::new(bytes.to_vec())))?)
+    read_all(FileSource::from_reader("test", Box::new(Cursor::new(bytes.to_vec())), FileForm::Detected)?)
 }
 
 /// Writes integers in one byte order.

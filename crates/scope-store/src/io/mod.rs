@@ -2,6 +2,7 @@
 //! and in words which of them, and why.
 
 mod plain;
+mod request;
 mod tree;
 mod uring;
 mod writer;
@@ -170,8 +171,8 @@ mod tests {
         check(
             Calls::Uring { unregistered: Some(words(&io::Error::from_raw_os_error(libc::ENOMEM))) },
             true,
-            "io_uring, the ring's memory is not registered (Cannot allocate memory): raise the limit with ulimit \
-             -l, or give CAP_IPC_LOCK",
+            "io_uring, the ring's memory is not registered (Cannot allocate memory): raise the limit with \
+             ulimit -l, or give CAP_IPC_LOCK",
         );
         check(
             Calls::Pwrite { why: "the file system has no O_DIRECT (tmpfs)".to_string() },

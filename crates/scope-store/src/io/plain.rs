@@ -5,8 +5,8 @@
 //!  file:  ... gone from the cache | on its way to the disk (at most AHEAD_BYTES) | this write
 //!              forgotten            begun by sync_file_range                        pwrite
 //! ```
-//! A write waits until the disk has taken what is more than `AHEAD_BYTES` behind it. So the disk is busy while
-//! the next segment is copied, and the cache never holds more of a file.
+//! A write waits until the disk has taken what is more than `AHEAD_BYTES` behind it. So the disk is busy
+//! while the next segment is copied, and the cache never holds more of a file.
 
 use super::tree::{Tree, forget};
 use super::writer::{Writer, check_pages};

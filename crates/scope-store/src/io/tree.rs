@@ -1,5 +1,5 @@
-//! The folder of a volume and the folders of days in it: files that are open for writing, names, lengths, room.
-//! Everything of a [`crate::disk::Disk`] but to write, which there are two ways for.
+//! The folder of a volume and the folders of days in it: files that are open for writing, names, lengths,
+//! room. Everything of a [`crate::disk::Disk`] but to write, which there are two ways for.
 
 use crate::disk::{FileNumber, Room, Standing};
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_setfl, fstatvfs, ftruncate};

@@ -10,15 +10,19 @@
 //! 4. From now on the queue does nothing but to write, to sync and to change that table, for good; it is
 //!    enabled. No call registers anything any more.
 //!
-//! Nothing may be begun before rights were given up: what is begun may wait in a thread of the kernel's, which
-//! belongs to this process and keeps the rights that its beginner had.
+//! Nothing may be begun before rights were given up: what is begun may wait in a thread of the kernel's,
+//! which belongs to this process and keeps the rights that its beginner had.
 //!
 //! ```text
-//!  begin ──► place (owns pin or pages) ──► queue ──► kernel ──► answers ──► finish: place empty, bytes given back
-//!                ▲                                                │
-//!                └───────── not all written yet, or "again" ◄─────┘
+//!  begin ──► joined with what it follows ──► place (owns pins and pages) ──► queue ──► kernel ──► answers ──► finish
+//!                                               ▲                                              │
+//!                                               └──────── not all written yet, or "again" ◄────┘
 //! ```
+//! What was joined goes to the kernel when something comes that doesn't follow it, and else with the next
+//! `finish`, unless the kernel has enough to do. Joined writes go by a list of ranges, for which there is no
+//! registered memory: that costs less than to write the parts one by one.
 
+use super::request::{Next, Request, Task, bytes_of, done};
 use super::tree::{FILES_MAX, Tree};
 use super::writer::{Writer, check_pages};
 use crate::disk::{Act, Begun, FileNumber, Finished, PAGE_BYTES};
@@ -33,16 +37,17 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes and syncs that the kernel has at once: enough small segments to keep a disk busy.
+/// Requests that the kernel has at once.
 const DEPTH: usize = 64;
-/// Bytes of them: enough large segments to keep a disk busy, and few enough that the ring has the rest.
+/// With so many a disk is busy: what can still be joined waits for more.
+const BUSY: usize = 8;
+/// Bytes that were begun and haven't finished: enough to keep a disk busy, and few enough that the ring has
+/// the rest.
 const DEPTH_BYTES: usize = 32 << 20;
 /// One place more, for a file that is opened or closed.
 const PLACES: usize = DEPTH + 1;
 /// The longest piece of memory that the kernel registers.
 const PIECE_BYTES: usize = 1 << 30;
-/// What is refused for a moment is begun again so often.
-const TRIES_MAX: u32 = 1000;
 /// The longest that an end waits for what the disk still has. Then its memory is never given back.
 const END_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks for answers, where waiting for them is refused.
@@ -61,13 +66,18 @@ pub struct NoQueue {
 pub struct Uring {
     queue: IoUring,
     memory: Registered,
-    /// What was begun, by the number that the kernel has of it.
+    /// What was begun last: what follows it in its file may join it.
+    joining: Option<Request>,
+    /// Requests by the number that the kernel has of them.
     places: Vec<Option<Flight>>,
     /// Places that are empty.
     empty: Vec<usize>,
     /// Places whose requests the kernel hasn't taken yet, oldest first.
     waiting: VecDeque<usize>,
-    flying_bytes: usize,
+    /// Acts that were begun and haven't finished.
+    acts: usize,
+    /// Bytes of these.
+    bytes: usize,
     /// The kernel takes nothing any more, and why.
     broken: Option<i32>,
     done: Vec<Finished>,
@@ -76,12 +86,7 @@ pub struct Uring {
 /// What the kernel has, or will have.
 enum Flight {
     /// To be written or synced.
-    Act {
-        begun: Begun,
-        /// Bytes that are written already.
-        written: usize,
-        tries: u32,
-    },
+    Request(Request),
     /// A file gets a place in the table, or leaves it.
     Table { entry: Box<RawFd>, file: FileNumber, result: Option<i32> },
 }
@@ -131,6 +136,7 @@ impl Uring {
         let mut allowed = [
             Restriction::sqe_op(opcode::Write::CODE),
             Restriction::sqe_op(opcode::WriteFixed::CODE),
+            Restriction::sqe_op(opcode::Writev::CODE),
             Restriction::sqe_op(opcode::Fsync::CODE),
             Restriction::sqe_op(opcode::FilesUpdate::CODE),
             Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits()),
@@ -142,10 +148,12 @@ impl Uring {
         let uring = Uring {
             queue,
             memory: Registered { pieces },
+            joining: None,
             places: (0..PLACES).map(|_| None).collect(),
             empty: (0..PLACES).rev().collect(),
             waiting: VecDeque::new(),
-            flying_bytes: 0,
+            acts: 0,
+            bytes: 0,
             broken: None,
             done: Vec::new(),
         };
@@ -158,40 +166,40 @@ impl Uring {
     }
 
     /// Puts something into an empty place, and its request into the queue.
-    fn put(&mut self, flight: Flight) -> io::Result<usize> {
-        let place = self.empty.pop().ok_or_else(|| io::Error::other("no place is empty"))?;
+    fn put(&mut self, place: usize, flight: Flight) {
         self.places[place] = Some(flight);
         self.request(place);
-        Ok(place)
     }
 
     /// Puts the request of what is at `place` into the queue; the kernel takes it with the next call.
     fn request(&mut self, place: usize) {
-        let Some(flight) = &self.places[place] else { return };
-        let request = match flight {
-            Flight::Act { begun, written, .. } => match &begun.act {
-                Act::Sync { file } => opcode::Fsync::new(Fixed(file.0)).flags(FsyncFlags::DATASYNC).build(),
-                Act::Write { file, at, bytes } => {
-                    let rest = &bytes.as_slice()[*written..];
-                    let (from, len, at) = (rest.as_ptr(), rest.len() as u32, at + *written as u64);
-                    match self.memory.piece(rest) {
-                        Some(piece) => {
-                            opcode::WriteFixed::new(Fixed(file.0), from, len, piece).offset(at).build()
-                        }
-                        None => opcode::Write::new(Fixed(file.0), from, len).offset(at).build(),
-                    }
-                }
-            },
-            Flight::Table { entry, file, .. } => {
+        let request = match &mut self.places[place] {
+            None => return,
+            Some(Flight::Table { entry, file, .. }) => {
                 opcode::FilesUpdate::new(&raw const **entry, 1).offset(file.0 as i32).build()
             }
+            Some(Flight::Request(request)) => match request.task() {
+                Task::Sync(file) => opcode::Fsync::new(Fixed(file.0)).flags(FsyncFlags::DATASYNC).build(),
+                Task::Write(file, at, bytes) => {
+                    let (file, from, len) = (Fixed(file.0), bytes.as_ptr(), bytes.len() as u32);
+                    match self.memory.piece(bytes) {
+                        Some(piece) => opcode::WriteFixed::new(file, from, len, piece).offset(at).build(),
+                        None => opcode::Write::new(file, from, len).offset(at).build(),
+                    }
+                }
+                Task::WriteJoined(file, at, vectors) => {
+                    let (list, count) = (vectors.as_ptr().cast(), vectors.len() as u32);
+                    opcode::Writev::new(Fixed(file.0), list, count).offset(at).build()
+                }
+            },
         };
         let request = request.user_data(place as u64);
-        // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring, which
-        // nobody writes until the pin is dropped, pages of the writer's own, or a table entry, all of them at
-        // addresses that don't change when the flight is moved. A flight leaves its place only when the kernel
-        // has answered for this request (`answer`), or has never taken it and never will (`break_off`); and at
-        // the end of this value, where the answer is waited for and else the flight is leaked (`drop`).
+        // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring,
+        // which nobody writes until the pin is dropped, pages of the writer's own, a list of such ranges, or a
+        // table entry, all of them at addresses that don't change when the flight is moved. A flight leaves
+        // its place only when the kernel has answered for this request (`answer`), or has never taken it and
+        // never will (`break_off`); and at the end of this value, where the answer is waited for and else the
+        // flight is leaked (`drop`).
         let pushed = unsafe { self.queue.submission().push(&request) };
         pushed.expect("the queue has a place for every flight");
         self.waiting.push_back(place);
@@ -241,41 +249,26 @@ impl Uring {
     }
 
     /// The kernel has finished the request of `place`: a number of bytes, or an error below zero.
-    fn answer(&mut self, place: usize, result: i32) {
+    fn answer(&mut self, place: usize, answer: i32) {
         let Some(Some(flight)) = self.places.get_mut(place) else { return };
-        let outcome = match flight {
-            Flight::Table { .. } => Ok(result),
-            Flight::Act { begun, written, tries } => match (&begun.act, result) {
-                (_, error) if error == -libc::EAGAIN || error == -libc::EINTR => {
-                    *tries += 1;
-                    if *tries < TRIES_MAX && self.broken.is_none() {
-                        return self.request(place);
-                    }
-                    Ok(error)
-                }
-                (Act::Write { bytes, .. }, more) if more > 0 => {
-                    *written += more as usize;
-                    if *written < bytes.as_slice().len() && self.broken.is_none() {
-                        return self.request(place);
-                    }
-                    if *written < bytes.as_slice().len() { Err(libc::EIO) } else { Ok(0) }
-                }
-                // Nothing was written, and nothing says why.
-                (Act::Write { .. }, 0) => Err(libc::EIO),
-                (_, result) => Ok(result),
-            },
+        let next = match flight {
+            Flight::Table { .. } => Next::Done(done(answer)),
+            Flight::Request(request) => request.answer(answer),
         };
-        let outcome = outcome.and_then(|result| if result < 0 { Err(-result) } else { Ok(()) });
+        let outcome = match next {
+            Next::Again if self.broken.is_none() => return self.request(place),
+            Next::Again => Err(libc::EIO),
+            Next::Done(outcome) => outcome,
+        };
         self.end(place, outcome);
     }
 
     /// What was at `place` has finished.
     fn end(&mut self, place: usize, outcome: Result<(), i32>) {
         match self.places[place].take() {
-            Some(Flight::Act { begun, .. }) => {
-                self.flying_bytes -= bytes_of(&begun);
+            Some(Flight::Request(request)) => {
                 self.empty.push(place);
-                self.done.push(Finished { begun, result: outcome.map_err(io::Error::from_raw_os_error) });
+                self.give_back(request, outcome);
             }
             Some(Flight::Table { entry, file, .. }) => {
                 let result = Some(outcome.err().unwrap_or(0));
@@ -285,10 +278,29 @@ impl Uring {
         }
     }
 
+    fn give_back(&mut self, request: Request, outcome: Result<(), i32>) {
+        self.acts -= request.parts();
+        self.bytes -= request.end(outcome, &mut self.done);
+    }
+
+    /// Puts what was joined into the queue, and gives it to the kernel.
+    fn send(&mut self) {
+        let Some(request) = self.joining.take() else { return };
+        if let Some(errno) = self.broken {
+            return self.give_back(request, Err(errno));
+        }
+        match self.empty.pop() {
+            Some(place) => self.put(place, Flight::Request(request)),
+            None => return self.joining = Some(request), // later
+        }
+        self.call(None);
+    }
+
     /// Puts a file into the table, or takes it out (-1). Done at once: no disk takes part.
     fn set_file(&mut self, file: FileNumber, entry: RawFd) -> io::Result<()> {
         self.fail_if_broken()?;
-        let place = self.put(Flight::Table { entry: Box::new(entry), file, result: None })?;
+        let place = self.empty.pop().ok_or_else(|| io::Error::other("no place is empty"))?;
+        self.put(place, Flight::Table { entry: Box::new(entry), file, result: None });
         loop {
             self.call(Some(END_MAX));
             self.take_answers();
@@ -305,14 +317,6 @@ impl Uring {
     }
 }
 
-/// Bytes that something writes.
-fn bytes_of(begun: &Begun) -> usize {
-    match &begun.act {
-        Act::Write { bytes, .. } => bytes.as_slice().len(),
-        Act::Sync { .. } => 0,
-    }
-}
-
 /// Registers the ring's memory: the ring, and the addresses of its begin and end.
 fn register(queue: &IoUring, ring: &Arc<Ring>) -> io::Result<(Arc<Ring>, usize, usize)> {
     let addresses = ring.addresses();
@@ -320,9 +324,9 @@ fn register(queue: &IoUring, ring: &Arc<Ring>) -> io::Result<(Arc<Ring>, usize, 
     let piece =
         |at: usize| libc::iovec { iov_base: at as *mut libc::c_void, iov_len: PIECE_BYTES.min(end - at) };
     let pieces: Vec<libc::iovec> = (base..end).step_by(PIECE_BYTES).map(piece).collect();
-    // SAFETY: the addresses are those of the ring's mapping, which lives as long as the `Arc` that is returned
-    // and kept beside the queue. Only requests to write to files use the pieces, so the kernel only reads them,
-    // and what it reads is pinned.
+    // SAFETY: the addresses are those of the ring's mapping, which lives as long as the `Arc` that is
+    // returned and kept beside the queue. Only requests to write to files use the pieces, so the kernel only
+    // reads them, and what it reads is pinned.
     unsafe { queue.submitter().register_buffers(&pieces)? };
     Ok((ring.clone(), base, end))
 }
@@ -345,7 +349,8 @@ impl Writer for Uring {
             }
             Act::Sync { file } => tree.file(*file).map(drop),
         };
-        while self.flying() >= DEPTH || self.flying_bytes > 0 && self.flying_bytes + bytes > DEPTH_BYTES {
+        while self.flying() >= DEPTH || self.bytes > 0 && self.bytes + bytes > DEPTH_BYTES {
+            self.send();
             self.call(Some(END_MAX));
             self.take_answers();
         }
@@ -353,29 +358,37 @@ impl Writer for Uring {
             self.done.push(Finished { begun, result: Err(error) });
             return Ok(());
         }
-        self.flying_bytes += bytes;
-        self.put(Flight::Act { begun, written: 0, tries: 0 })?;
-        self.call(None);
+        (self.acts, self.bytes) = (self.acts + 1, self.bytes + bytes);
+        let begun = match &mut self.joining {
+            None => Some(begun),
+            Some(request) => request.join(begun),
+        };
+        if let Some(begun) = begun {
+            self.send();
+            self.joining = Some(Request::new(begun));
+        }
         Ok(())
     }
 
     fn finish(&mut self, wait: Duration, into: &mut Vec<Finished>) -> io::Result<()> {
         let since = Instant::now();
-        self.take_answers();
-        while self.done.is_empty() && self.flying() > 0 {
+        loop {
+            self.take_answers();
+            if self.flying() < BUSY {
+                self.send();
+            }
             let left = wait.saturating_sub(since.elapsed());
-            if left.is_zero() {
+            if !self.done.is_empty() || self.acts == 0 || left.is_zero() {
                 break;
             }
             self.call(Some(left));
-            self.take_answers();
         }
         into.append(&mut self.done);
         Ok(())
     }
 
     fn pending(&self) -> usize {
-        self.flying() + self.done.len()
+        self.acts + self.done.len()
     }
 }
 
@@ -384,7 +397,8 @@ impl Drop for Uring {
     /// isn't waited for without end; then pins and pages are never given back.
     fn drop(&mut self) {
         let since = Instant::now();
-        while self.flying() > 0 && since.elapsed() < END_MAX {
+        while self.acts > 0 && since.elapsed() < END_MAX {
+            self.send();
             self.call(Some(END_MAX.saturating_sub(since.elapsed())));
             self.take_answers();
         }
@@ -395,3 +409,110 @@ impl Drop for Uring {
 }
 
 const _: () = assert!(PIECE_BYTES.is_multiple_of(PAGE_BYTES) && PIECE_BYTES.is_multiple_of(2 << 20));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Bytes, Pages};
+    use io_uring::types::Fd;
+    use scope_folder::Folder;
+    use std::path::Path;
+
+    /// A queue and a folder that is written to; `None` where the system has no io_uring.
+    fn room() -> Option<(Uring, Tree, tempfile::TempDir)> {
+        let (uring, _) = match Uring::new(None) {
+            Ok(made) => made,
+            Err(refused) => {
+                assert!(std::env::var("CI").as_deref() != Ok("true"), "{refused:?}");
+                eprintln!("skipped: {refused:?}");
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let volume = Arc::new(Folder::open(folder.path()).unwrap());
+        Some((uring, Tree::new(volume, false), folder))
+    }
+
+    /// The kernel's answer to any request.
+    fn try_out(uring: &mut Uring, request: squeue::Entry) -> i32 {
+        // SAFETY: what the requests of the test below point to outlives the answer, which is waited for.
+        unsafe { uring.queue.submission().push(&request).unwrap() };
+        uring.queue.submit_and_wait(1).unwrap();
+        uring.queue.completion().next().expect("an answer").result()
+    }
+
+    #[test]
+    fn the_queue_does_nothing_but_write_sync_and_change_its_table_of_files() {
+        let Some((mut uring, _, folder)) = room() else { return };
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "secret").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let own = Fd(file.as_raw_fd());
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let mut into = [0u8; 8];
+        let end = Timespec::new();
+        let refused = [
+            opcode::Read::new(own, into.as_mut_ptr(), 8).build(),
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), name.as_ptr()).build(),
+            opcode::UnlinkAt::new(Fd(libc::AT_FDCWD), name.as_ptr()).build(),
+            opcode::RenameAt::new(Fd(libc::AT_FDCWD), name.as_ptr(), own, name.as_ptr()).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::Close::new(own).build(),
+            opcode::Timeout::new(&raw const end).build(),
+            opcode::Nop::new().build(),
+            opcode::Fsync::new(own).build().flags(squeue::Flags::IO_LINK),
+            opcode::Write::new(own, into.as_ptr(), 8).build().flags(squeue::Flags::ASYNC),
+        ];
+        for request in refused {
+            let shown = format!("{request:?}");
+            assert_eq!(try_out(&mut uring, request), -libc::EACCES, "{shown}");
+        }
+        assert_eq!(into, [0; 8]);
+        assert_eq!(try_out(&mut uring, opcode::Write::new(own, b"changed!".as_ptr(), 8).build()), 8);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "changed!");
+        let submitter = uring.queue.submitter();
+        let refused = [
+            submitter.register_files_update(0, &[file.as_raw_fd()]).map(drop),
+            submitter.unregister_files(),
+            submitter.register_personality().map(drop),
+            submitter.register_enable_rings(),
+            submitter.register_restrictions(&mut [Restriction::sqe_op(opcode::Read::CODE)]),
+        ];
+        for result in refused {
+            let errno = result.unwrap_err().raw_os_error();
+            assert!(matches!(errno, Some(libc::EACCES | libc::EBADFD)), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_the_kernel_takes_nothing_of_any_more_gives_everything_back_as_failed() {
+        let Some((mut uring, mut tree, _folder)) = room() else { return };
+        let file = tree.create(Path::new("a")).unwrap();
+        uring.opened(file, tree.file(file).unwrap()).unwrap();
+        let write = |tag| {
+            let bytes = Bytes::Own(Pages::zeroed(1));
+            Begun { tag, act: Act::Write { file, at: 0, bytes } }
+        };
+        // One is in the queue when it happens, one was begun, one comes later.
+        let place = uring.empty.pop().unwrap();
+        uring.put(place, Flight::Request(Request::new(write(1))));
+        (uring.acts, uring.bytes) = (1, PAGE_BYTES);
+        uring.begin(write(2), &tree).unwrap();
+        uring.break_off(libc::EPERM);
+        uring.begin(write(3), &tree).unwrap();
+        assert_eq!(uring.pending(), 3);
+        let mut finished = Vec::new();
+        uring.finish(Duration::from_secs(60), &mut finished).unwrap();
+        let found: Vec<(u64, Option<i32>)> = finished
+            .iter()
+            .map(|finished| (finished.begun.tag, finished.result.as_ref().unwrap_err().raw_os_error()))
+            .collect();
+        assert_eq!(found, [1, 3, 2].map(|tag| (tag, Some(libc::EPERM))));
+        assert_eq!((uring.pending(), uring.bytes), (0, 0));
+        let refused = uring.opened(file, tree.file(file).unwrap()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        let since = Instant::now();
+        drop(uring);
+        assert!(since.elapsed() < END_MAX, "nothing was left to wait for");
+    }
+}

@@ -8,8 +8,8 @@ use scope_store::index;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Looks through a whole file: every byte of it belongs to a block, index and segments agree, each packet is the
-/// one that the run wrote under its number. Adds what it has to `found`.
+/// Looks through a whole file: every byte of it belongs to a block, index and segments agree, each packet is
+/// the one that the run wrote under its number. Adds what it has to `found`.
 pub fn file(name: &Path, bytes: &[u8], run: &Run, found: &mut Found) {
     let shown = name.display();
     let mut at = 0;

@@ -96,6 +96,13 @@ impl PowerDisk {
         self.names.iter().map(|(name, &inode)| (&**name, &self.inodes[inode][..]))
     }
 
+    /// Adds a file that was always there.
+    pub fn add(&mut self, name: &Path, bytes: Vec<u8>) {
+        self.inodes.push(bytes);
+        self.names.insert(name.to_path_buf(), self.inodes.len() - 1);
+        self.folders.insert(folder_of(name).to_path_buf());
+    }
+
     /// The same files, and no record.
     pub fn snapshot(&self) -> PowerDisk {
         PowerDisk {

@@ -1,10 +1,14 @@
-//! The store's writing and recovery on a disk that loses power at any moment: what was reported as kept is there,
-//! byte for byte, and nothing is there that wasn't written.
+//! The store's writing and recovery on a disk that loses power at any moment: what was reported as kept is
+//! there, byte for byte, and nothing is there that wasn't written.
 
 mod check;
 mod disk;
+mod lane;
 mod random;
+mod real;
 mod run;
+mod slots;
+mod writer;
 
 use disk::{Faults, PowerDisk};
 use random::Random;
@@ -59,6 +63,7 @@ fn lose_power(run: &Run, seed: u64) {
         }
     }
     let packets = check(&found, run, &kept);
+    assert!(run.failed > 0 || packets.values().all(|&times| times == 1), "two files have the same packet");
     let again = recover(&mut found);
     assert!(
         again.iter().all(|report| matches!(report.outcome, Outcome::Unreadable(_))),

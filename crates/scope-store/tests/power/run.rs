@@ -1,5 +1,5 @@
-//! A run that writes a store: lanes that fill, segments that are closed and flushed as a volume's thread does it,
-//! on a disk whose every call is recorded; beside it the truth, packet by packet.
+//! A run that writes a store: lanes that fill, segments that are closed and flushed as a volume's thread does
+//! it, on a disk whose every call is recorded; beside it the truth, packet by packet.
 
 use super::disk::{Faults, PowerDisk};
 use super::random::Random;
@@ -136,12 +136,14 @@ impl Running {
 
     /// Appends some packets to a lane.
     fn append(&mut self, lane: usize) {
-        let (few, large) = (self.random.one_in(3), self.random.one_in(6));
-        for _ in 0..1 + self.random.below(if few { 3 } else { 80 }) {
-            let len = match large {
-                true => self.random.below(16 << 10),
-                false => self.random.below(400),
-            };
+        let (most_packets, most_bytes) = match self.random.below(6) {
+            0 | 1 => (3, 400),
+            2 => (40, 16 << 10),
+            3 => (900, 4), // whole pages of key entries
+            _ => (80, 400),
+        };
+        for _ in 0..1 + self.random.below(most_packets) {
+            let len = self.random.below(most_bytes);
             let word = self.random.next().to_le_bytes();
             let data: Vec<u8> = (0..len as usize).map(|at| word[at % 8].wrapping_add(at as u8)).collect();
             self.time_ns += self.random.below(1_000_000) as i64;
@@ -217,16 +219,22 @@ impl Running {
     fn finish(&mut self, wait: Duration) {
         let mut finished = Vec::new();
         self.run.disk.finish(wait, &mut finished).unwrap();
+        let moment = self.run.disk.moment();
         for finished in finished {
             assert!(self.files.finished(&mut self.run.disk, finished).is_none());
-            self.events();
+            self.events_of(moment);
         }
     }
 
     fn events(&mut self) {
+        self.events_of(self.run.disk.moment());
+    }
+
+    /// Notes what happened, of which the disk knew at `moment`.
+    fn events_of(&mut self, moment: usize) {
         for event in self.files.take_events() {
             match event {
-                Event::Kept(kept) => self.run.kept.push((self.run.disk.moment(), kept)),
+                Event::Kept(kept) => self.run.kept.push((moment, kept)),
                 Event::Whole { .. } => self.run.whole += 1,
                 Event::Removed { .. } => {}
                 Event::Failed { unkept, .. } => {

@@ -1,5 +1,7 @@
 //! What tests of writing share: a folder on the disk, both ways to write below it, and rings full of packets.
 
+#![allow(dead_code)] // each test takes what it needs
+
 use scope_folder::Folder;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Headers, KeyEntry, LinkType};

@@ -16,7 +16,7 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 6] = ["out", "ring-out", "write", "exec", "exec-write", "user"];
+const ANY_TEXT: [&str; 7] = ["out", "ring-out", "write", "exec", "exec-write", "user", "store"];
 
 /// The settings of a text in the file "t.toml".
 fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
@@ -394,15 +394,16 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
             .live
     };
     let is_same = |one: &str, other: &str| {
-        let Live { triggers, before_ns, dumps_max, exit_after } = live(one);
+        let Live { triggers, before_ns, dumps_max, exit_after, store_bounds } = live(one);
         let other = live(other);
         let triggers_are = triggers.len() == other.triggers.len();
         let triggers_are =
             triggers_are && triggers.iter().zip(&other.triggers).all(|(one, other)| one.same_as(other));
         triggers_are
             && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
+            && store_bounds == other.store_bounds
     };
-    let trigger = "trigger = \"udp\"\n";
+    let trigger = "trigger = \"udp\"\nstore = \"s\"\n";
     let of_live = [
         ("trigger", "\"tcp\""),
         ("dump", "\"ip\""),
@@ -413,12 +414,18 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("single", "true"),
         ("exit-after", "3"),
         ("dumps-max", "3"),
+        ("store-budget", "\"50GiB\""),
+        ("store-age", "\"7d\""),
+        ("store-min-free", "\"20%\""),
     ];
     assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
     for (key, value) in of_live {
         assert!(keys::all().get(key).is_some(), "{key}");
-        let with =
-            if key == "trigger" { format!("{key} = {value}") } else { format!("{trigger}{key} = {value}") };
+        let with = if key == "trigger" {
+            format!("{key} = {value}\nstore = \"s\"")
+        } else {
+            format!("{trigger}{key} = {value}")
+        };
         assert!(!is_same(trigger, &with), "{key} changes nothing that a reload takes");
     }
     let of_fixed = [
@@ -436,6 +443,12 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("dump-format", "\"pcap\""),
         ("dump-budget", "\"1GiB\""),
         ("ring-out", "\"r.pcapng\""),
+        ("store-file", "\"64MiB\""),
+        ("store-flush", "\"5s\""),
+        ("store-behind", "\"10%\""),
+        ("store-filter", "\"udp\""),
+        ("store-snap", "64"),
+        ("store-chain", "true"),
         ("status-every", "3"),
         ("user", "\"nobody\""),
         ("quiet", "true"),

@@ -5,11 +5,11 @@ use super::places::{STDOUT, has_ending, new_file, refuse_compressed, writable_fo
 use super::sources::Sources;
 use super::{Look, count, duration};
 use crate::args::RunArgs;
-use scope_dump::{DumpFormat, FreeMin, Limits, budget};
+use scope_dump::{DumpFormat, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_fault::{Fault, Setting, sentence};
-use scope_spelling::values::{parse_percent, parse_size};
+use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -145,13 +145,9 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
     Limits { bytes_max, free_min, rotate: args.dump_rotate }
 }
 
-fn free_min(text: &str, faults: &mut Faults<'_>) -> Option<FreeMin> {
-    let parsed = match text.trim_end().ends_with('%') {
-        true => parse_percent(text).map(FreeMin::Ppm),
-        false => parse_size(text).map(FreeMin::Bytes),
-    };
-    match parsed {
-        Ok(FreeMin::Ppm(ppm)) if ppm >= 1_000_000 => {
+fn free_min(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
+    match parse_size_or_share(text) {
+        Ok(SizeOrShare::Ppm(ppm)) if ppm >= 1_000_000 => {
             faults.add(
                 Fault::of("dump-min-free")
                     .value(text, "is the whole file system")

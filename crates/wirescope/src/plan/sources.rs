@@ -281,7 +281,8 @@ fn file_link_types_of(plan: &FilePlan, workers: u32) -> Result<Vec<LinkType>, So
     if reads_once {
         return Ok(Vec::new());
     }
-    let options = FileOptions { paths: vec![path.to_string()], ..FileOptions::default() };
+    let (paths, forms) = (vec![path.to_string()], vec![plan.form]);
+    let options = FileOptions { paths, forms, ..FileOptions::default() };
     Ok(FileSource::open(options)?.link_types())
 }
 

@@ -1,17 +1,18 @@
 //! The store as meant: its volumes, what each may take, what goes into them.
 
 use super::faults::{Faults, bad, such_as};
-use super::places::writable_folder;
 use super::{Look, duration};
 use crate::args::RunArgs;
-use scope_engine::{StoreLimits, StorePlan, VolumePlan};
+use scope_engine::{StorePlan, VolumePlan};
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
 use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_ring::RingConfig;
 use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
-use std::path::{Path, PathBuf};
+use scope_store::retain::Bounds;
+use scope_store::volume::Place;
+use std::path::Path;
 use std::time::Duration;
 
 /// Volumes of one run at most.
@@ -21,10 +22,6 @@ const FLUSH_NS: std::ops::RangeInclusive<i64> = 10_000_000..=3_600_000_000_000;
 /// Smallest and largest file of a volume.
 const FILE_BYTES_MIN: u64 = 4 * SEGMENT_BYTES_MAX as u64;
 const FILE_BYTES_MAX: u64 = 1 << 40;
-/// A volume may take at least so much: four files of the smallest kind, and what isn't a file's.
-const BUDGET_MIN: u64 = 4 * FILE_BYTES_MIN + (1 << 20);
-/// Default of `--store-file`.
-const FILE_BYTES: u64 = 1 << 30;
 
 /// All about the store; `None`: the run has none.
 pub fn plan(
@@ -34,8 +31,8 @@ pub fn plan(
     link_types: &[LinkType],
     look: Look<'_>,
     faults: &mut Faults<'_>,
-) -> (Option<StorePlan>, Vec<StoreLimits>) {
-    let limits = limits(args, faults);
+) -> (Option<StorePlan>, Vec<Bounds>) {
+    let bounds = bounds(args, faults);
     let flush_ns = duration(Fault::of("store-flush"), "store-flush", &args.store_flush, faults);
     if !FLUSH_NS.contains(&flush_ns) && faults.is_empty() {
         let fault = Fault::of("store-flush").value(&args.store_flush, "is not a time between two flushes");
@@ -52,21 +49,33 @@ pub fn plan(
         let fault = Fault::of("store").cause(format!("{} volumes are too many", args.store.len()));
         faults.add(fault.remedy(format!("at most {VOLUMES_MAX}")));
     }
-    let folders = args.store.iter().map(|path| folder(path, look, faults));
-    let folders: Vec<Option<PathBuf>> = folders.collect();
-    let sizes = files(args, &limits, faults);
-    let volumes = folders.into_iter().zip(&sizes);
-    let volumes =
-        volumes.filter_map(|(folder, file)| Some(VolumePlan { folder: folder?, file_bytes: *file }));
+    let places: Vec<Option<Place>> = args.store.iter().map(|path| place(path, look, faults)).collect();
+    let known: Vec<Place> = places.iter().flatten().cloned().collect();
+    for fault in Place::faults_together(&known, args.out.as_deref().filter(|_| look == Look::Machine)) {
+        faults.add(fault);
+    }
+    let mut volumes = Vec::new();
+    for (index, (typed, place)) in args.store.iter().zip(&places).enumerate() {
+        let folder = place.as_ref().map_or(typed.clone(), |place| place.path().to_path_buf());
+        let total = place.as_ref().and_then(total_of).unwrap_or(u64::MAX);
+        let bounds = bounds.get(index).copied().unwrap_or_default();
+        let file_bytes = file_bytes(args, index, faults).unwrap_or_else(|| default_file(&bounds, total));
+        if faults.is_empty() {
+            for fault in bounds.faults(file_bytes, total) {
+                faults.add(fault);
+            }
+        }
+        volumes.push(VolumePlan { folder, file_bytes });
+    }
     let plan = StorePlan {
-        volumes: volumes.collect(),
+        volumes,
         flush: Duration::from_nanos(flush_ns.max(0) as u64),
         behind,
         filter,
         snap,
         chain: args.store_chain,
     };
-    (Some(plan), limits)
+    (Some(plan), bounds)
 }
 
 /// Settings that mean nothing without a store.
@@ -86,12 +95,23 @@ fn without_a_store(args: &RunArgs, faults: &mut Faults<'_>) {
     }
 }
 
-/// The folder of a volume. It needn't exist: then its parent must.
-fn folder(path: &Path, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
+/// The folder of a volume. It needn't exist: then the one above it must.
+fn place(path: &Path, look: Look<'_>, faults: &mut Faults<'_>) -> Option<Place> {
     if look != Look::Machine {
-        return Some(path.to_path_buf());
+        return None;
     }
-    writable_folder(path, "store", look, faults)
+    Place::find(path).map_err(|fault| faults.add(fault)).ok()
+}
+
+/// Bytes of the file system that a volume is on.
+fn total_of(place: &Place) -> Option<u64> {
+    let there = place.path().ancestors().find(|path| path.exists())?;
+    Some(scope_machine::disk::disk(there)?.bytes)
+}
+
+/// Length of a volume's files where none is given.
+fn default_file(bounds: &Bounds, total: u64) -> u64 {
+    bounds.file_bytes(total).max(FILE_BYTES_MIN)
 }
 
 /// The n-th value of a list that has one for each volume, or one for all.
@@ -100,7 +120,7 @@ fn nth(values: &[String], index: usize) -> Option<&String> {
 }
 
 /// What each volume may take.
-fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<StoreLimits> {
+fn bounds(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<Bounds> {
     let lists = [
         ("store-budget", &args.store_budget),
         ("store-age", &args.store_age),
@@ -123,7 +143,7 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<StoreLimits> {
     };
     let age_of = |index: usize| if ages.len() == 1 { ages[0] } else { ages.get(index).copied().flatten() };
     (0..args.store.len())
-        .map(|index| StoreLimits {
+        .map(|index| Bounds {
             budget: of(&budgets, index),
             age_ns: age_of(index),
             min_free: of(&free, index),
@@ -133,11 +153,6 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<StoreLimits> {
 
 fn budget(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
     match parse_size_or_share(text) {
-        Ok(SizeOrShare::Bytes(bytes)) if bytes < BUDGET_MIN => {
-            let fault = Fault::of("store-budget").value(text, "is too little for four files");
-            faults.add(fault.remedy("write at least 33MiB"));
-            None
-        }
         Ok(SizeOrShare::Ppm(0)) => {
             faults.add(Fault::of("store-budget").value(text, "is nothing").remedy("write more"));
             None
@@ -181,43 +196,23 @@ fn age(text: &str, faults: &mut Faults<'_>) -> Option<i64> {
     }
 }
 
-/// Longest file of each volume.
-fn files(args: &RunArgs, limits: &[StoreLimits], faults: &mut Faults<'_>) -> Vec<Option<u64>> {
-    let of = |index: usize| {
-        let text = nth(&args.store_file, index)?;
-        match parse_size(text) {
-            Ok(bytes) if (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&bytes) => Some(Ok(bytes)),
-            Ok(_) => Some(Err(Fault::of("store-file")
-                .value(text, "is no length for a file of the store")
-                .remedy("write 8MiB to 1TiB"))),
-            Err(cause) => {
-                Some(Err(bad(Fault::of("store-file"), cause).remedy(such_as("store-file", "1GiB"))))
-            }
+/// Longest file of a volume, where it is given.
+fn file_bytes(args: &RunArgs, index: usize, faults: &mut Faults<'_>) -> Option<u64> {
+    let text = nth(&args.store_file, index)?;
+    let fault = match parse_size(text) {
+        Ok(bytes) if (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&bytes) => {
+            return Some(bytes - bytes % 4096); // whole pages
         }
+        Ok(_) => {
+            let fault = Fault::of("store-file").value(text, "is no length for a file of the store");
+            fault.remedy("write 8MiB to 1TiB")
+        }
+        Err(cause) => bad(Fault::of("store-file"), cause).remedy(such_as("store-file", "1GiB")),
     };
-    let mut given = Vec::new();
-    for (index, limits) in limits.iter().enumerate() {
-        let file = match of(index) {
-            Some(Ok(bytes)) => Some(bytes),
-            Some(Err(fault)) => {
-                if index == 0 || args.store_file.len() > 1 {
-                    faults.add(fault);
-                }
-                None
-            }
-            None => None,
-        };
-        if let (Some(file), Some(SizeOrShare::Bytes(budget))) = (file, limits.budget)
-            && budget < 4 * file + (1 << 20)
-        {
-            let text = nth(&args.store_budget, index).map_or("", |text| text);
-            let fault = Fault::about(Subject::setting("store-budget"))
-                .value(text, "is less than four files of --store-file");
-            faults.add(fault.remedy(format!("write at least {} bytes", 4 * file + (1 << 20))));
-        }
-        given.push(file);
+    if index == 0 || args.store_file.len() > 1 {
+        faults.add(fault); // a single one is all volumes'
     }
-    given
+    None
 }
 
 /// How many bytes of the ring the store may hold.
@@ -250,19 +245,5 @@ fn snap(text: &str, faults: &mut Faults<'_>) -> u32 {
             faults.add(fault.remedy(such_as("store-snap", "128")));
             0
         }
-    }
-}
-
-/// Length of a file where `--store-file` says none.
-pub const fn file_bytes_for(budget: Option<u64>) -> u64 {
-    match budget {
-        Some(budget) if budget / 8 < FILE_BYTES => {
-            if budget / 8 < FILE_BYTES_MIN {
-                FILE_BYTES_MIN
-            } else {
-                budget / 8
-            }
-        }
-        _ => FILE_BYTES,
     }
 }

@@ -1,0 +1,251 @@
+//! The store of a run: its volumes, opened before rights are given up, their threads, and what they tell.
+
+use crate::error::EngineError;
+use crate::failure::Failure;
+use crate::plan::StorePlan;
+use scope_events::Events;
+use scope_events::counts::Span;
+use scope_events::event::{StoreDeleted, StoreFile, StoreMissed, StoreState};
+use scope_events::fact::{Flat, Rare};
+use scope_folder::Folder;
+use scope_rights::{Decision, FolderUse, Writable};
+use scope_ring::budget::PinBudget;
+use scope_ring::{Ring, SegmentReader};
+use scope_spelling::time::iso;
+use scope_store::disk::Disk;
+use scope_store::io::{Want, Way};
+use scope_store::report::{Amount, VolumeReport, VolumeState, share_out_behind};
+use scope_store::retain::Bounds;
+use scope_store::volume::{MARK, Place, Volume, VolumeId};
+use scope_store::volume_writer::{News, Shared, Turn, VolumeWriter, WriterPlan};
+use scope_store::{Dealer, io};
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A volume that has nothing to do looks again after this.
+const REST: Duration = Duration::from_millis(5);
+
+/// The volumes of a run, opened, and nothing begun.
+pub struct OpenStores {
+    volumes: Vec<OpenVolume>,
+    plan: StorePlan,
+}
+
+struct OpenVolume {
+    volume: Volume,
+    folder: Arc<Folder>,
+    disk: Box<dyn Disk + Send>,
+    /// For what dead runs left.
+    recovery: Box<dyn Disk + Send>,
+    way: Way,
+    plan: WriterPlan,
+}
+
+impl OpenStores {
+    /// Opens the volumes of `plan`, whose bounds are `bounds`, for a run with this ring; what is made belongs to
+    /// the user that the run becomes.
+    pub fn open(
+        plan: &StorePlan,
+        bounds: &[Bounds],
+        ring: &Arc<Ring>,
+        decision: Option<&Decision>,
+    ) -> Result<OpenStores, EngineError> {
+        let owner = decision.and_then(Decision::user).map(|user| (user.uid, user.gid));
+        let mut volumes = Vec::new();
+        for (index, volume) in plan.volumes.iter().enumerate() {
+            let fault = |cause: std::io::Error| EngineError::System {
+                place: volume.folder.display().to_string(),
+                cause,
+            };
+            let place = Place::find(&volume.folder).map_err(EngineError::Store)?;
+            let opened = Volume::open(&place, new_id(ring, index), owner).map_err(EngineError::Store)?;
+            let folder = Arc::new(Folder::open(place.path()).map_err(fault)?);
+            let (disk, way) = io::open(&folder, Some(ring), Want::Best);
+            let (recovery, _) = io::open(&folder, None, Want::Pwrite);
+            let plan = WriterPlan {
+                file_bytes: volume.file_bytes,
+                flush: plan.flush,
+                bounds: bounds.get(index).copied().unwrap_or_default(),
+            };
+            volumes.push(OpenVolume { volume: opened, folder, disk, recovery, way, plan });
+        }
+        Ok(OpenStores { volumes, plan: plan.clone() })
+    }
+
+    /// What stays writable.
+    pub fn writable(&self) -> impl Iterator<Item = Writable<'_>> {
+        self.volumes.iter().flat_map(|volume| writable(std::slice::from_ref(&*volume.folder)))
+    }
+
+    /// A line for each volume: where it stores, and how.
+    pub fn notes(&self) -> Vec<String> {
+        let note =
+            |volume: &OpenVolume| format!("stores into {} by {}", volume.folder.path().display(), volume.way);
+        self.volumes.iter().map(note).collect()
+    }
+
+    /// Begins to store.
+    ///
+    /// # Errors
+    /// A folder can't be read, or there is no thread.
+    pub fn start(self, ring: &Arc<Ring>) -> Result<Stores, EngineError> {
+        let segments = (self.plan.behind / ring.segment_bytes() as u64).max(1);
+        let budget = Arc::new(PinBudget::new(segments));
+        let reader = SegmentReader::new(ring, budget.take(segments, 1));
+        let count = self.volumes.len();
+        let shared = Shared::new(ring, Dealer::new(reader, count), count);
+        let mut threads = Vec::new();
+        for (index, volume) in self.volumes.into_iter().enumerate() {
+            let place = volume.folder.path().display().to_string();
+            let fault = |cause| EngineError::System { place: place.clone(), cause };
+            let OpenVolume { volume, disk, recovery, way, plan, .. } = volume;
+            let writer =
+                VolumeWriter::new(&shared, index, volume, (disk, &way), recovery, plan).map_err(fault)?;
+            let thread = std::thread::Builder::new().name(format!("store-{index}"));
+            threads.push(thread.spawn(move || work(writer)).map_err(fault)?);
+        }
+        Ok(Stores { shared, threads: Mutex::new(threads) })
+    }
+}
+
+/// Folders of volumes, as a run writes to them.
+pub fn writable(folders: &[Folder]) -> impl Iterator<Item = Writable<'_>> {
+    let file = OsStr::new(MARK);
+    folders.iter().map(move |folder| Writable { folder, file, folder_use: FolderUse::OwnWithFolders })
+}
+
+/// A name for a volume that has none yet.
+fn new_id(ring: &Ring, index: usize) -> VolumeId {
+    let mut id = ring.run_id();
+    id[15] = id[15].wrapping_add(index as u8).wrapping_add(1); // its run's is random
+    VolumeId(id)
+}
+
+fn work(mut writer: VolumeWriter) {
+    loop {
+        match writer.turn() {
+            Turn::Busy => {}
+            Turn::Idle => std::thread::sleep(REST),
+            Turn::Over => return,
+        }
+    }
+}
+
+/// The store of a run that goes.
+pub struct Stores {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Stores {
+    /// Where the volumes stand, read before what was published.
+    pub fn reports(&self) -> Vec<VolumeReport> {
+        self.shared.reports()
+    }
+
+    /// Other bounds from now on, by the volumes' places.
+    pub fn set_bounds(&self, bounds: &[Bounds]) {
+        for (index, bounds) in bounds.iter().enumerate() {
+            self.shared.set_bounds(index, *bounds);
+        }
+    }
+
+    /// Nothing more comes: they write what there is, and end.
+    pub fn end(&self) {
+        self.shared.end();
+    }
+
+    /// Whether all are done.
+    pub fn is_over(&self) -> bool {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.is_over() || threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Logs what the volumes have to tell; returns what people should read at once.
+    pub fn log_news(&self, events: &Events) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (index, news) in self.shared.take_news() {
+            let Some(volume) = self.reports().into_iter().nth(index) else { continue };
+            let volume = volume.path.display().to_string();
+            for news in news {
+                log(events, &volume, news, &mut warnings);
+            }
+        }
+        warnings
+    }
+
+    /// Why the run did not do all that its store promised.
+    pub fn failures(&self, reports: &[VolumeReport]) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for report in reports {
+            let path = report.path.display();
+            if report.missed.packets > 0 {
+                let packets = report.missed.packets;
+                failures.push(format!("the store in {path} missed {packets} packets").into());
+            }
+            if let Some(error) = report.error.as_ref().filter(|_| report.state != VolumeState::Writing) {
+                failures.push(format!("the store in {path} could not write: {error}").into());
+            }
+        }
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.is_finished() && thread.join().is_err() {
+                failures
+                    .push("a thread of the store failed: this is a defect of wirescope".to_string().into());
+            }
+        }
+        failures
+    }
+}
+
+/// What is behind, made exact: `published` is what the workers stored by now.
+pub fn settle(mut reports: Vec<VolumeReport>, published: Amount) -> Vec<VolumeReport> {
+    share_out_behind(&mut reports, published);
+    reports
+}
+
+fn span(span_ns: (i64, i64)) -> Span {
+    Span { from: iso(span_ns.0), to: iso(span_ns.1) }
+}
+
+fn log(events: &Events, volume: &str, news: News, warnings: &mut Vec<String>) {
+    let volume = volume.to_string();
+    match news {
+        News::File { name, span_ns, packets, bytes, cut_off } => events.log(StoreFile {
+            volume,
+            file: name.display().to_string(),
+            span: Flat(span(span_ns.unwrap_or((0, 0)))),
+            packets,
+            bytes,
+            cut_off: Rare(cut_off),
+            hash: Rare(None),
+        }),
+        News::Deleted(deleted) => {
+            let totals = deleted.totals.unwrap_or_default();
+            events.log(StoreDeleted {
+                volume,
+                file: deleted.name.display().to_string(),
+                span: Flat(span(totals.span_ns.unwrap_or((0, 0)))),
+                packets: totals.packets,
+                bytes: deleted.bytes,
+                hash: totals.hash.to_string(),
+                why: deleted.why.to_string(),
+            });
+        }
+        News::State(state, text) => {
+            if state != VolumeState::Writing {
+                warnings.push(format!("the store in {volume}: {text}"));
+            }
+            events.log(StoreState { volume, state: state.word().to_string(), text });
+        }
+        News::Missed(amount, span_ns) => events.log(StoreMissed {
+            volume,
+            packets: amount.packets,
+            bytes: amount.bytes,
+            span: span_ns.map(span),
+        }),
+        News::Warning(text) => warnings.push(text),
+    }
+}

@@ -1,0 +1,268 @@
+//! The store: what a run keeps on disk beside its ring, within its bounds, and what is there after a kill.
+
+mod run;
+
+use run::{Done, Place, Started, wait_until};
+use scope_testkit::oracle::{self, difference};
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const MIB: u64 = 1 << 20;
+
+fn capture(packets: usize, link_types: &[u16]) -> Capture {
+    let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
+    let interfaces = link_types.iter().enumerate().map(named).collect();
+    Conversations { interfaces, packets, payload_max: 1200, ..Conversations::default() }.capture()
+}
+
+/// The files of a store with this ending, the oldest first.
+fn files(store: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(store)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| std::fs::read_dir(entry.ok()?.path()).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .collect();
+    found.sort();
+    found
+}
+
+fn packets_in(files: &[PathBuf]) -> usize {
+    files.iter().map(|file| oracle::read(file).expect("a capture").capture.packets.len()).sum()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// `published = stored + filtered + missed + behind`, over all volumes.
+fn check_law(totals: &Value) {
+    for unit in ["packets", "bytes"] {
+        let sum: u64 = totals["stores"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .flat_map(|volume| ["stored", "filtered", "missed", "behind"].map(|key| &volume[key][unit]))
+            .map(|count| count.as_u64().expect("a count"))
+            .sum();
+        assert_eq!(Some(sum), totals["stored"][unit].as_u64(), "{unit}: {totals}");
+    }
+}
+
+/// All `status` and `end` lines of the log.
+fn check_log(place: &Place) -> Vec<Value> {
+    let log = std::fs::read_to_string(place.out().join("wirescope.jsonl")).expect("a log");
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for line in lines.iter().filter(|line| line["event"] == "status" || line["event"] == "end") {
+        check_law(line);
+    }
+    lines
+}
+
+#[test]
+fn everything_that_came_is_in_the_store_and_other_programs_read_it() {
+    let input = capture(3000, &[ETHERNET, ETHERNET]);
+    let place = Place::new();
+    let store = place.path("store");
+    let summary = place.summary(&["--source", &place.source(&input), "--store", text(&store)]);
+    summary.assert_adds_up();
+    check_law(&summary.json);
+    let volume = &summary.json["stores"][0];
+    assert_eq!(volume["stored"]["packets"], 3000);
+    assert_eq!((&volume["missed"]["packets"], &volume["state"]), (&0.into(), &"writing".into()));
+    let stored = files(&store, ".pcapng");
+    assert_eq!((stored.len(), files(&store, ".part").len()), (1, 0), "{stored:?}");
+    oracle::opens_cleanly(&stored[0]).unwrap();
+    assert_eq!(difference(&input, &oracle::read(&stored[0]).unwrap().capture), None);
+    let name = stored[0].file_name().unwrap().to_string_lossy().into_owned();
+    assert!(name.ends_with("_ETHERNET_000001.pcapng"), "{name}");
+}
+
+#[test]
+fn two_link_types_are_two_files() {
+    let place = Place::new();
+    let store = place.path("store");
+    let source = place.source(&capture(500, &[ETHERNET, RAW]));
+    place.summary(&["--source", &source, "--store", text(&store)]);
+    let stored = files(&store, ".pcapng");
+    assert_eq!((stored.len(), packets_in(&stored)), (2, 500), "{stored:?}");
+    stored.iter().for_each(|file| oracle::opens_cleanly(file).unwrap());
+}
+
+#[test]
+fn two_volumes_share_what_comes() {
+    let place = Place::new();
+    let stores = [place.path("a"), place.path("b")];
+    let arguments =
+        ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&stores[0]), "--store", text(&stores[1])];
+    let source = "synth:packets=200k,size=1000,pace=max,seed=3";
+    let summary = place.summary(&[&["--source", source], &arguments[..]].concat());
+    check_law(&summary.json);
+    let all: Vec<PathBuf> = stores.iter().flat_map(|store| files(store, ".pcapng")).collect();
+    assert_eq!(packets_in(&all), 200_000);
+    for volume in summary.json["stores"].as_array().unwrap() {
+        assert!(volume["stored"]["packets"].as_u64() > Some(0), "{volume}");
+    }
+    check_log(&place);
+}
+
+#[test]
+fn a_budget_is_kept_the_oldest_file_goes_first_and_each_deletion_is_told() {
+    let place = Place::new();
+    let store = place.path("store");
+    let bounds = ["--store-budget", "40MiB", "--store-file", "8MiB"];
+    let source = "synth:packets=150k,size=1000,pace=max,seed=3";
+    let store_flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store)];
+    let summary = place.summary(&[&["--source", source], &store_flags[..], &bounds].concat());
+    check_law(&summary.json);
+    let volume = &summary.json["stores"][0];
+    assert_eq!(volume["stored"]["packets"], 150_000);
+    assert!(volume["deleted"]["packets"].as_u64() > Some(0), "{volume}");
+    let stored = files(&store, ".pcapng");
+    let bytes: u64 = stored.iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes <= 40 * MIB && bytes > 20 * MIB, "{bytes}");
+    let lines = check_log(&place);
+    let deleted: Vec<&Value> = lines.iter().filter(|line| line["event"] == "store_deleted").collect();
+    let packets: u64 = deleted.iter().map(|line| line["packets"].as_u64().unwrap()).sum();
+    assert_eq!(packets_in(&stored) as u64 + packets, 150_000, "what isn't there was deleted");
+    assert!(
+        deleted
+            .iter()
+            .all(|line| line["why"] == "--store-budget" && line["hash"].as_str().unwrap().len() == 32)
+    );
+    let names: Vec<&str> = deleted.iter().map(|line| line["file"].as_str().unwrap()).collect();
+    assert!(names.is_sorted(), "{names:?}");
+}
+
+#[test]
+fn a_bound_holds_at_the_start_for_what_earlier_runs_left() {
+    let place = Place::new();
+    let store = place.path("store");
+    let source = "synth:packets=60k,size=1000,pace=max,seed=3";
+    let flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store), "--store-file", "8MiB"];
+    place.summary(&[&["--source", source], &flags[..]].concat());
+    let before: u64 = files(&store, ".pcapng").iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(before > 50 * MIB);
+    let again =
+        [&["--source", "synth:packets=10,pace=max"], &flags[..], &["--store-budget", "40MiB"]].concat();
+    place.summary(&again);
+    let after: u64 = files(&store, ".pcapng").iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(after <= 40 * MIB, "{after}");
+}
+
+/// A run that stores until it is stopped.
+fn endless(place: &Place, store: &Path, more: &[&str]) -> Started {
+    let mut arguments =
+        vec!["--source", "synth:rate=20k,size=500,seed=7", "--ring", "64MiB", "--segment", "64KiB"];
+    arguments.extend(["--store", text(store), "--store-flush", "100ms", "--store-file", "8MiB"]);
+    arguments.extend(more);
+    Started::new(place.command(&arguments))
+}
+
+#[test]
+fn after_a_kill_everything_that_was_flushed_is_there_again() {
+    let place = Place::new();
+    let store = place.path("store");
+    let started = endless(&place, &store, &["--status-every", "1s"]);
+    let log = place.out().join("wirescope.jsonl");
+    let acknowledged = || {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        let stored = |line: &str| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            line["stores"][0]["stored"]["packets"].as_u64()
+        };
+        log.lines().filter_map(stored).max().unwrap_or(0)
+    };
+    wait_until("packets on the disk", || acknowledged() > 40_000);
+    started.signal(libc::SIGKILL);
+    let _ = started.finish(run::LIMIT);
+    let promised = acknowledged();
+    let growing = files(&store, ".part");
+    assert_eq!(growing.len(), 1, "{growing:?}");
+    oracle::opens_cleanly(&growing[0]).unwrap();
+    let summary = place.summary(&["--source", "synth:packets=10,pace=max", "--store", text(&store)]);
+    check_law(&summary.json);
+    assert_eq!(files(&store, ".part"), Vec::<PathBuf>::new());
+    let stored = files(&store, ".pcapng");
+    stored.iter().for_each(|file| oracle::opens_cleanly(file).unwrap());
+    let there = packets_in(&stored) as u64;
+    assert!(there >= promised + 10, "{there} of {promised}");
+    let lines = check_log(&place);
+    assert!(lines.iter().any(|line| line["event"] == "store_file" && !line["cut_off"].is_null()));
+}
+
+#[test]
+fn one_run_writes_a_store_and_foreign_files_stay() {
+    let place = Place::new();
+    let store = place.path("store");
+    std::fs::create_dir(&store).unwrap();
+    std::fs::write(store.join("notes.txt"), "mine").unwrap();
+    let first = endless(&place, &store, &[]);
+    wait_until("the first file", || !files(&store, ".part").is_empty());
+    let second = place.run(&["--source", "synth:packets=10", "--store", text(&store)]);
+    assert_eq!(second.code(), Some(2), "{}", second.stderr);
+    assert!(second.stderr.contains("another run writes this store"), "{}", second.stderr);
+    first.signal(libc::SIGINT);
+    let done = first.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("notes.txt"), "it is named: {}", done.stderr);
+    assert_eq!(std::fs::read_to_string(store.join("notes.txt")).unwrap(), "mine");
+    assert_eq!(files(&store, ".part"), Vec::<PathBuf>::new());
+    check_log(&place);
+}
+
+#[test]
+fn what_can_t_be_a_store_is_refused_before_anything_starts() {
+    let place = Place::new();
+    let store = place.path("store");
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let done: Done = place.run(&[&["--source", "synth:packets=10"], arguments].concat());
+        assert_eq!(done.code(), Some(2), "{arguments:?}: {}", done.stderr);
+        for part in parts {
+            assert!(done.stderr.contains(part), "{arguments:?}: no '{part}' in {}", done.stderr);
+        }
+    };
+    let out = place.out();
+    refused(&["--store", text(&out)], &["--store", "dump folder"]);
+    refused(&["--store", text(&store), "--store", text(&store)], &["the same folder"]);
+    refused(&["--store", "/no/such/folder"], &["/no/such"]);
+    refused(&["--store-budget", "1GiB"], &["--store-budget: there is no store", "--store DIR"]);
+    refused(&["--store", text(&store), "--store-budget", "3MiB"], &["--store-budget"]);
+    refused(&["--store", text(&store), "--store-budget", "1x"], &["--store-budget", "1x"]);
+    refused(&["--store", text(&store), "--store-file", "1MiB"], &["--store-file", "8MiB"]);
+    refused(&["--store", text(&store), "--store-flush", "1ms"], &["--store-flush"]);
+    refused(&["--store", text(&store), "--store-behind", "90%"], &["--store-behind", "half"]);
+    refused(
+        &["--store", text(&store), "--store-age", "1d", "--store-age", "2d"],
+        &["2 values for 1 volumes"],
+    );
+    assert!(!store.exists(), "nothing was made");
+    let file = place.path("file");
+    std::fs::write(&file, "x").unwrap();
+    refused(&["--store", text(&file)], &["not a folder"]);
+}
+
+#[test]
+fn a_reload_changes_a_budget() {
+    let place = Place::new();
+    let store = place.path("store");
+    let config = place.path("c.toml");
+    let write = |budget: &str| std::fs::write(&config, format!("store-budget = \"{budget}\"\n")).unwrap();
+    write("400MiB");
+    let started = endless(&place, &store, &["--config", text(&config), "--status-every", "1s"]);
+    let used = || -> u64 {
+        let all = files(&store, ".pcapng").into_iter().chain(files(&store, ".part"));
+        all.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    };
+    wait_until("more than the smaller budget", || used() > 48 * MIB);
+    write("40MiB");
+    started.signal(libc::SIGHUP);
+    wait_until("less than the smaller budget", || used() <= 40 * MIB);
+    started.signal(libc::SIGINT);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    check_log(&place);
+}
