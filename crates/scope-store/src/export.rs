@@ -338,7 +338,8 @@ impl<'a> Export<'a> {
     fn begin_pcapng(&self, part: &mut Part<'_>) {
         let all: Vec<_> = self.interfaces.all(part.link_type).collect();
         if let Sink::Pipe(_) = part.sink {
-            let text = format!("{}written to a pipe: the statistics at its end say what is missing", self.asked());
+            let text =
+                format!("{}written to a pipe: the statistics at its end say what is missing", self.asked());
             pcapng::section_header(&mut part.buffer, APPLICATION, &text);
             for (key, interface) in all {
                 part.add(key, interface);
@@ -429,7 +430,8 @@ impl<'a> Export<'a> {
         let _ = writeln!(text, "packets: {}", part.packets);
         if self.written.truncated + self.written.left_out + self.written.late > 0 {
             let Written { truncated, left_out, late, .. } = &self.written;
-            let _ = writeln!(text, "so far {truncated} truncated, {left_out} left out, {late} behind newer ones");
+            let _ =
+                writeln!(text, "so far {truncated} truncated, {left_out} left out, {late} behind newer ones");
         }
         match lost(gaps) {
             (0, Some(0)) => text.push_str("complete: nothing is missing between the stored packets\n"),

@@ -147,8 +147,10 @@ pub fn list(store: &Store) -> io::Result<Listing> {
     }
     listing.files.sort_by(|a, b| a.name.cmp(&b.name));
     // Who writes is the run that began last: the growing files of all others were left.
-    let newest = listing.files.iter().filter(|file| file.name.is_growing()).max_by_key(|file| file.name.first_ns());
-    let live = newest.filter(|_| is_written).and_then(|file| file.contents.as_ref().ok()).map(|file| file.run_id);
+    let newest =
+        listing.files.iter().filter(|file| file.name.is_growing()).max_by_key(|file| file.name.first_ns());
+    let live =
+        newest.filter(|_| is_written).and_then(|file| file.contents.as_ref().ok()).map(|file| file.run_id);
     for file in listing.files.iter_mut().filter(|file| file.standing == Standing::Left) {
         let run = file.contents.as_ref().ok().map(|contents| contents.run_id);
         if run.is_some() && run == live {

@@ -72,7 +72,9 @@ impl StoreInterfaces {
     /// All that may have packets of this link type, as (run, number).
     pub fn all(&self, link_type: LinkType) -> impl Iterator<Item = (([u8; 16], u32), &HeadInterface)> {
         let of_type = self.known.iter().filter(move |((_, of, _), _)| *of == link_type);
-        of_type.filter(|(_, interface)| interface.has_packets()).map(|((run, _, number), known)| ((*run, *number), known))
+        of_type
+            .filter(|(_, interface)| interface.has_packets())
+            .map(|((run, _, number), known)| ((*run, *number), known))
     }
 }
 
@@ -265,7 +267,8 @@ impl StoreTimeline {
             return;
         }
         let file = self.files.len();
-        let open = (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
+        let open =
+            (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
         self.files.push(SourceFile { store, name, open });
         for (number, interface) in (0..).zip(contents.interfaces) {
             let key = (contents.run_id, contents.link_type, number);
@@ -277,9 +280,16 @@ impl StoreTimeline {
             if !self.touches((foot.min_ns, foot.max_ns)) {
                 continue;
             }
-            let first = plan.lane_begins.entry((foot.run_id, foot.lane)).or_insert((foot.min_ns, foot.link_type));
+            let first =
+                plan.lane_begins.entry((foot.run_id, foot.lane)).or_insert((foot.min_ns, foot.link_type));
             first.0 = first.0.min(foot.min_ns);
-            plan.candidates.push((foot.id(), filtered, Reverse(foot.packets), facts.is_open, self.segments.len()));
+            plan.candidates.push((
+                foot.id(),
+                filtered,
+                Reverse(foot.packets),
+                facts.is_open,
+                self.segments.len(),
+            ));
             self.segments.push(Segment { file, lane: 0, facts });
         }
     }
@@ -295,7 +305,8 @@ impl StoreTimeline {
             let first = runs.entry(*run).or_insert(*begin_ns);
             *first = (*first).min(*begin_ns);
         }
-        let mut order: Vec<_> = plan.lane_begins.iter().map(|(&(run, lane), &(_, of))| (runs[&run], run, lane, of)).collect();
+        let mut order: Vec<_> =
+            plan.lane_begins.iter().map(|(&(run, lane), &(_, of))| (runs[&run], run, lane, of)).collect();
         order.sort_unstable_by_key(|&(begin_ns, run, lane, _)| (begin_ns, run, lane));
         let lanes: Vec<Lane> = order.iter().map(|&(_, run, _, link_type)| Lane { run, link_type }).collect();
         let numbers: HashMap<([u8; 16], u32), u32> =
@@ -315,7 +326,13 @@ impl StoreTimeline {
                     let Segment { lane, facts, .. } = &self.segments[at];
                     let (min_ns, max_ns) = (facts.foot.min_ns, facts.foot.max_ns);
                     ends.extend([(min_ns, 0), (max_ns, 1)]);
-                    self.heap.push(Reverse(Next { min_ns, lane: *lane, sequence: id.sequence, segment: at, taken: 0 }));
+                    self.heap.push(Reverse(Next {
+                        min_ns,
+                        lane: *lane,
+                        sequence: id.sequence,
+                        segment: at,
+                        taken: 0,
+                    }));
                 }
             }
         }
@@ -428,7 +445,11 @@ fn read(
     let segment = StoredSegment::new(slot).map_err(io::Error::other)?;
     let (foot, known) = (segment.foot(), &facts.foot);
     let same = match facts.is_open {
-        true => foot.id() == known.id() && foot.first_packet == known.first_packet && foot.packets >= known.packets,
+        true => {
+            foot.id() == known.id()
+                && foot.first_packet == known.first_packet
+                && foot.packets >= known.packets
+        }
         false => foot == known && (segment.hash() == facts.hash || facts.hash == Hash::NONE),
     };
     if !same || foot.link_type != known.link_type {
@@ -520,10 +541,12 @@ impl Timeline for StoreTimeline {
             let (facts, lane) = (&self.segments[next.segment].facts, next.lane);
             let loaded = self.kept.get_mut(&next.segment)?;
             let to = loaded.end(next.taken, self.piece_bytes);
-            let rest = (to < loaded.packets()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
+            let rest =
+                (to < loaded.packets()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
             loaded.next = rest.unwrap_or(next);
             self.heap.extend(rest.map(Reverse));
-            self.current = Some(Current { segment: next.segment, from: next.taken, to, is_last: rest.is_none() });
+            self.current =
+                Some(Current { segment: next.segment, from: next.taken, to, is_last: rest.is_none() });
             let (first, packets) = match loaded.order {
                 None => (next.taken, to - next.taken),
                 Some(_) => (0, loaded.packets()),

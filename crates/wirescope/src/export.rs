@@ -88,7 +88,7 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let mut faults = Faults::new(&settings);
     let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
     let mut local = false;
-    let mut time = |key: &str, text: &Option<String>, faults: &mut Faults<'_>| {
+    let mut time = |key: &'static str, text: &Option<String>, faults: &mut Faults<'_>| {
         let text = text.as_deref()?;
         match here.read(text) {
             Ok(moment) => {
@@ -96,7 +96,7 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
                 Some(moment.time_ns)
             }
             Err(bad) => {
-                faults.add(Fault::of(key).with_value(text).cause(bad.to_string()));
+                faults.add(Fault::of(key).with_value(bad.value).cause(bad.cause).remedy(bad.remedy));
                 None
             }
         }
@@ -138,7 +138,11 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
         return Err(faults.into_vec());
     }
     if local {
-        say(Level::Info, &format!("times without a zone are those of {}", here.zone_name()));
+        let zone = here.zone_name();
+        say(
+            Level::Info,
+            &format!("wirescope: times without a zone were taken in that of this system: {zone}"),
+        );
     }
     Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file })
 }
@@ -219,9 +223,8 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let paths: Vec<PathBuf> = stores.iter().map(|(_, path)| path.clone()).collect();
     let mut looked: Vec<(Store, Listing)> = Vec::new();
     for (store, path) in stores {
-        let listing = listing::list(&store).map_err(|error| {
-            Fault::of("store").with_value(path.to_string_lossy()).error(&error)
-        })?;
+        let listing = listing::list(&store)
+            .map_err(|error| Fault::of("store").with_value(path.to_string_lossy()).error(&error))?;
         looked.push((store, listing));
     }
     let filters = filters(&looked);
@@ -290,7 +293,12 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
     let mut text = String::new();
     for file in &written.files {
         let path = folder.join(&file.name);
-        text.push_str(&format!("{}: {}, {}\n", path.display(), counted(file.packets, "packet"), size(file.bytes)));
+        text.push_str(&format!(
+            "{}: {}, {}\n",
+            path.display(),
+            counted(file.packets, "packet"),
+            size(file.bytes)
+        ));
     }
     let files = counted(written.files.len() as u64, "file");
     let lost = match export::lost(gaps) {
@@ -324,7 +332,8 @@ fn faults(written: &Written, damages: &[Damaged], store: &Path, to_stdout: bool)
             Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
             None => "; its packets are missing".to_string(),
         };
-        let fault = Fault::of_thing(damaged.file.to_string_lossy()).cause(format!("{}{missing}", damaged.cause));
+        let fault =
+            Fault::of_thing(damaged.file.to_string_lossy()).cause(format!("{}{missing}", damaged.cause));
         faults.push(fault.remedy(format!("what else is wrong: wirescope store list --store {store}")));
     }
     if damages.len() > DAMAGES_TOLD {
@@ -342,7 +351,8 @@ fn faults(written: &Written, damages: &[Damaged], store: &Path, to_stdout: bool)
         faults.push(Fault::of("format").cause(cause).remedy(pcapng()));
     }
     if *other_types > 0 {
-        let cause = format!("{} of other link types left out: a pipe holds one", counted(*other_types, "packet"));
+        let cause =
+            format!("{} of other link types left out: a pipe holds one", counted(*other_types, "packet"));
         let file = Setting::of("write").example("FILE");
         faults.push(Fault::of("write").cause(cause).remedy(sentence!["write ", file]));
     }

@@ -210,7 +210,8 @@ fn missing(gaps: &[Gap]) -> String {
     for gap in gaps {
         *sums.entry(export::reason(gap.reason)).or_default() += gap.lost_max.unwrap_or(gap.lost_min);
     }
-    let sums: Vec<String> = sums.iter().map(|(reason, packets)| format!("{} {reason}", number(*packets))).collect();
+    let sums: Vec<String> =
+        sums.iter().map(|(reason, packets)| format!("{} {reason}", number(*packets))).collect();
     let mut gaps = gaps.to_vec();
     gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
     format!("{} ({})", sums.join(", "), gaps_in_words(&gaps))

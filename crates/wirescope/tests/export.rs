@@ -4,7 +4,6 @@ mod run;
 
 use run::{Done, Place, finish, names, wirescope};
 use scope_store::StoredFile;
-use scope_store::name::FileName;
 use scope_testkit::oracle::{self, difference, every_tool_copies};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record};
 use std::fs::File;
@@ -23,28 +22,14 @@ fn capture(link_types: &[u16], packets: usize) -> Capture {
 /// A store with a run for each capture, and its files.
 fn store(place: &Place, captures: &[&Capture]) -> (PathBuf, Vec<PathBuf>) {
     let folder = place.path("store");
-    std::fs::create_dir(&folder).unwrap();
-    let mark = "{\"version\":1,\"volume\":\"00112233445566778899aabbccddeeff\"}\n";
-    std::fs::write(folder.join("wirescope.store"), mark).unwrap();
-    let mut files = Vec::new();
     for capture in captures {
-        let rings = place.path("rings");
-        std::fs::create_dir(&rings).unwrap();
-        let ring = rings.join("ring.pcapng");
         let source = place.source(capture);
-        place.summary(&["--source", &source, "--ring-out", ring.to_str().unwrap()]);
-        for name in names(&rings) {
-            let from = rings.join(name);
-            let stored = StoredFile::open(File::open(&from).unwrap()).unwrap();
-            let (head, first_ns) = (stored.head(), stored.segments()[0].foot.first_ns);
-            let name = FileName::growing(first_ns, &head.run_id, head.link_type, head.number).closed();
-            std::fs::create_dir_all(folder.join(name.day())).unwrap();
-            let to = folder.join(name.path());
-            std::fs::rename(from, &to).unwrap();
-            files.push(to);
-        }
-        std::fs::remove_dir(&rings).unwrap();
+        place.summary(&["--source", &source, "--store", folder.to_str().unwrap()]);
     }
+    let days = names(&folder).into_iter().filter(|name| name.starts_with("20"));
+    let files =
+        days.flat_map(|day| names(&folder.join(&day)).into_iter().map(move |name| (day.clone(), name)));
+    let files = files.map(|(day, name)| folder.join(day).join(name)).collect();
     (folder, files)
 }
 
@@ -181,10 +166,7 @@ fn a_second_link_type_has_a_file_of_its_own_and_a_pipe_says_what_it_leaves_out()
     };
     assert_eq!(difference(&input.of_link_type(first), &read(&place.path("out.pcapng"))), None);
     assert_eq!(difference(&input.of_link_type(second.0), &read(&place.path(second.1))), None);
-    let line = format!(
-        "{} export --store store -w - > piped.pcapng",
-        env!("CARGO_BIN_EXE_wirescope")
-    );
+    let line = format!("{} export --store store -w - > piped.pcapng", env!("CARGO_BIN_EXE_wirescope"));
     let mut command = Command::new("bash");
     command.args(["-c", &line]).current_dir(place.root());
     let done = finish(command);
@@ -234,7 +216,11 @@ fn a_file_without_its_end_is_read_as_far_as_its_segments_hold_and_is_listed_with
     File::options().write(true).open(&part).unwrap().write_all_at(&[7; 64], 0).unwrap();
     let listed = list(&place, &[]);
     assert_eq!(listed.code(), Some(1));
-    assert!(listed.stdout.contains("can't be read: ") && listed.stderr.contains("no store file"), "{}", listed.stderr);
+    assert!(
+        listed.stdout.contains("can't be read: ") && listed.stderr.contains("no store file"),
+        "{}",
+        listed.stderr
+    );
     assert_eq!(export(&place, &["-w", "none.pcapng"]).code(), Some(1));
     assert_eq!(read(&place.path("none.pcapng")).packets.len(), 0);
 }
@@ -292,7 +278,10 @@ fn what_can_t_be_meant_is_refused_with_its_remedy() {
     for (arguments, words) in [
         (&["-w", "x.pcapng", "--from", "soon"][..], "--from: 'soon' is no time"),
         (&["-w", "x.pcapng", "--from", "@5", "--to", "@4"], "--to: the span ends before it begins"),
-        (&["-w", "x.pcapng", "--split", "60"], "--split: '60' may be a size or a time; write e.g. 1GiB or 60s"),
+        (
+            &["-w", "x.pcapng", "--split", "60"],
+            "--split: '60' may be a size or a time; write e.g. 1GiB or 60s",
+        ),
         (&["-w", "x.pcapng", "--split", "1KiB"], "is less than 1 MiB"),
         (&["-w", "-", "--split", "60s"], "--split: standard output is one file"),
         (&["-w", "x.pcapng.gz"], "would not be compressed"),
@@ -319,7 +308,11 @@ fn a_store_is_listed_by_runs_and_files_on_lines_of_80_columns() {
     let lines: Vec<&str> = listed.stdout.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("run ")).count(), 2, "{}", listed.stdout);
     assert_eq!(lines.iter().filter(|line| line.starts_with(" 00000")).count(), 3, "{}", listed.stdout);
-    assert!(lines.iter().all(|line| line.starts_with('/') || line.chars().count() <= 80), "{}", listed.stdout);
+    assert!(
+        lines.iter().all(|line| line.starts_with('/') || line.chars().count() <= 80),
+        "{}",
+        listed.stdout
+    );
     assert!(lines.iter().any(|line| line.contains("1 other file: notes.txt")), "{}", listed.stdout);
     let total = lines[lines.len() - 1];
     assert!(total.contains("2 runs, 3 files, 3,500 packets"), "{total}");
