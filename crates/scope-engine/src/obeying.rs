@@ -246,6 +246,7 @@ mod tests {
             let places = Places::new(8, 0, None);
             let shared = Shared {
                 triggers: Triggers::new(triggers, hand()),
+                stores: None,
                 dumps: Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, None),
                 ring,
                 events,

@@ -119,6 +119,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
     let shared = Shared {
         ring: ring.clone(),
         triggers: Triggers::new(&[], manual()),
+        stores: None,
         dumps: Dumps::new(ring, &Places::new(1, 0, None), &events, &Scans::new(ring, None), settings, None),
         events,
         lockstep: Lockstep::new(1),

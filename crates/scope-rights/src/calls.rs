@@ -102,11 +102,14 @@ pub fn filters() -> io::Result<Option<(Filter, Filter)>> {
     if !available() {
         return Ok(None);
     }
-    let made = without_clone3().and_then(|first| Ok((Filter::new(first), Filter::new(list()?))));
-    made.map(Some).map_err(io::Error::other)
+    rules().and_then(pair).map(Some).map_err(io::Error::other)
 }
 
-fn available() -> bool {
+/// Calls, each with the arguments that it may have; without any: all.
+pub type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+
+/// Whether the kernel has seccomp.
+pub fn available() -> bool {
     let refuse = SECCOMP_RET_ERRNO;
     // SAFETY: the number outlives the call, which only says whether a filter may use it.
     unsafe { syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &raw const refuse) == 0 }
@@ -122,9 +125,13 @@ fn without_clone3() -> Result<BpfProgram, BackendError> {
         .try_into()
 }
 
-fn list() -> Result<BpfProgram, BackendError> {
-    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
-        FREE.iter().copied().flatten().chain(FREE_HERE).map(|&call| (call, Vec::new())).collect();
+/// Calls with any arguments.
+pub fn free<'a>(calls: impl Iterator<Item = &'a c_long>) -> Rules {
+    calls.map(|&call| (call, Vec::new())).collect()
+}
+
+/// Threads, no processes; the end of a process that gives up; queries of a terminal.
+pub fn add_threads_and_terminal(rules: &mut Rules) -> Result<(), BackendError> {
     let thread = CLONE_THREAD as u64;
     let own = std::process::id().into();
     rules.insert(SYS_clone3, Vec::new()); // for the other filter to answer
@@ -142,6 +149,26 @@ fn list() -> Result<BpfProgram, BackendError> {
     // argument points to.
     let no_pointer = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     rules.insert(SYS_prlimit64, vec![SeccompRule::new(vec![no_pointer])?]);
+    Ok(())
+}
+
+/// Openings that have none of the flags `without`.
+pub fn reading_openings(without: c_int) -> Result<(c_long, Vec<SeccompRule>), BackendError> {
+    Ok((SYS_openat, vec![with(2, SeccompCmpOp::MaskedEq(without as u64), 0)?]))
+}
+
+/// Both filters, with this list.
+pub fn pair(rules: Rules) -> Result<(Filter, Filter), BackendError> {
+    Ok((Filter::new(without_clone3()?), Filter::new(program(rules)?)))
+}
+
+fn rules() -> Result<Rules, BackendError> {
+    let mut rules = free(FREE.iter().copied().flatten().chain(FREE_HERE));
+    add_threads_and_terminal(&mut rules)?;
+    Ok(rules)
+}
+
+fn program(rules: Rules) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Errno(EPERM as u32), SeccompAction::Allow, architecture()?)?
         .try_into()
 }
@@ -157,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_list_fits_the_kernel_s_bound() {
-        let lines = list().unwrap().len();
+        let lines = program(rules().unwrap()).unwrap().len();
         assert!(lines < 4096 && lines > FREE.len(), "{lines}");
         assert!(without_clone3().unwrap().len() < 16);
     }

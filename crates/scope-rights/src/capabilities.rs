@@ -19,13 +19,28 @@ pub fn drop_bounding() {
 
 /// Empties the effective, permitted, inheritable and ambient sets.
 pub fn drop_all() -> Result<(), i32> {
+    set([0; 6])
+}
+
+/// The same, but for CAP_DAC_READ_SEARCH where the thread has it: who may read all files still may.
+pub fn drop_all_but_reading() -> Result<(), i32> {
+    const READ: u32 = 1 << 2;
+    let header = [VERSION, 0u32];
+    let mut held = [0u32; 6];
+    // SAFETY: both are arrays of the size that this version says, and outlive the call, which writes the
+    // second one.
+    checked(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), held.as_mut_ptr()) })?;
+    set([held[0] & READ, held[1] & READ, 0, 0, 0, 0])
+}
+
+/// Sets twice effective, permitted and inheritable.
+fn set(words: [u32; 6]) -> Result<(), i32> {
     let header = [VERSION, 0u32]; // 0: the calling thread
-    let none = [0u32; 6]; // twice effective, permitted, inheritable
     // SAFETY: both are arrays of the size that this version says, and outlive the calls. An ambient
     // capability is always permitted and inheritable, so the kernel has emptied that set with the others; a
     // kernel without it refuses, rightly.
     unsafe {
-        checked(libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()))?;
+        checked(libc::syscall(libc::SYS_capset, header.as_ptr(), words.as_ptr()))?;
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     }
     Ok(())

@@ -61,6 +61,16 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
+    /// Nothing may be done but to read `paths`, folders with all that is in them. No TCP.
+    pub fn reading(paths: &[&Path]) -> io::Result<FileRules> {
+        let abi = in_force(KNOWN);
+        if abi == 0 {
+            return Ok(FileRules { abi, ruleset: None });
+        }
+        let rules = reading(paths).map_err(io::Error::other)?;
+        Ok(FileRules { abi, ruleset: rules.into() })
+    }
+
     /// Version of the interface that is in force: what the kernel has and is known here; 0: none.
     pub fn abi(&self) -> i32 {
         self.abi
@@ -91,6 +101,17 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     }
     for path in READABLE {
         rules = add(rules, Path::new(path), read)?;
+    }
+    Ok(rules)
+}
+
+fn reading(paths: &[&Path]) -> Result<RulesetCreated, RulesetError> {
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?;
+    for path in paths {
+        rules = add(rules, path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     Ok(rules)
 }

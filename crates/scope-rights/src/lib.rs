@@ -21,11 +21,13 @@
 mod calls;
 mod capabilities;
 mod files;
+mod reading;
 mod selftest;
 mod threads;
 mod user;
 
 pub use files::{CommandRules, is_readable, keep_to_removing};
+pub use reading::{ReadingRights, keep_to_reading};
 pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice};
 

@@ -47,6 +47,13 @@ impl Followers {
         list.push(Arc::downgrade(follower));
     }
 
+    /// Whether some follower still needs a segment.
+    pub(crate) fn need(&self, lane: u32, sequence: u64) -> bool {
+        let list = self.list.lock().expect("no panic while held");
+        let position = |follower: &Arc<Follower>| follower.positions[lane as usize].load(Ordering::Acquire);
+        list.iter().filter_map(Weak::upgrade).any(|follower| position(&follower) <= sequence)
+    }
+
     /// Whether a claim now in a group of so many `segments` would leave some follower half of them behind, or
     /// more. `opened`: how many segments a lane has opened, of the group's lanes alone.
     pub(crate) fn must_wait(&self, segments: usize, opened: impl Fn(u32) -> Option<u64>) -> bool {

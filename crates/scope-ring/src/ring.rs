@@ -302,6 +302,25 @@ impl Ring {
         Some((slot, generation))
     }
 
+    /// The same of segments that no follower still needs: for a worker that can wait. What is pinned lets newer
+    /// segments come to their turn before older ones.
+    pub(crate) fn claim_unneeded(&self, lane: u32) -> Option<(u32, u64)> {
+        let mut claims = self.claims.lock().expect("no panic while held");
+        let recycle = |slot: u32| if self.is_needed(slot) { None } else { self.recycle(slot) };
+        let (slot, generation) = claims.claim(self.lane_group(lane), recycle)?;
+        self.spans.clear(slot);
+        Some((slot, generation))
+    }
+
+    /// Whether a follower needs what lies in a slot, which no lane writes.
+    fn is_needed(&self, slot: u32) -> bool {
+        let control = self.region.segment(slot);
+        let committed = Committed::from_word(control.committed.load(Ordering::Acquire));
+        let (lane, sequence) = (&control.lane, &control.sequence);
+        committed.packets > 0
+            && self.followers.need(lane.load(Ordering::Relaxed), sequence.load(Ordering::Relaxed))
+    }
+
     /// Times of sealed segments.
     pub(crate) fn spans(&self) -> &SpanTable {
         &self.spans

@@ -326,6 +326,23 @@ impl LaneWriter {
             return true;
         }
         let Some(claimed) = self.ring.claim(self.lane) else { return false };
+        self.begin(claimed);
+        true
+    }
+
+    /// The same of segments that no follower still needs: for a worker that can wait, and that has asked
+    /// [`Ring::must_wait`].
+    pub fn claim_unneeded(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        let Some(claimed) = self.ring.claim_unneeded(self.lane) else { return false };
+        self.begin(claimed);
+        true
+    }
+
+    /// Goes on in a segment that was claimed: slot and generation.
+    fn begin(&mut self, claimed: (u32, u64)) {
         let ring = &self.ring;
         let lane_control = ring.region().lane(self.lane);
         let sequence = lane_control.next.load(Ordering::Relaxed);
@@ -346,7 +363,6 @@ impl LaneWriter {
             self.stream.open(ring.region().slot_base(slot), ring.segment_bytes(), self.interfaces.len())
         };
         self.open = Some(Open::new(slot, sequence, self.packets, self.captured_bytes, self.drops));
-        true
     }
 }
 

@@ -121,8 +121,9 @@ pub trait Disk {
     /// Reserves the space up to `bytes` without changing the file's length.
     fn reserve(&mut self, file: FileNumber, bytes: u64) -> io::Result<()>;
 
-    /// Begins something; where the queue is full, it waits until there is a place. Whether it was done is
-    /// known from [`Disk::finish`], also of what could not even be begun.
+    /// Begins something; where the queue is full, it waits until there is a place. Writes that follow each
+    /// other in a file may be joined; what was begun is on its way with the next [`Disk::finish`]. From that,
+    /// too, comes whether it was done, also of what could not even be begun.
     fn begin(&mut self, begun: Begun) -> io::Result<()>;
 
     /// What has finished. Waits up to `wait` for the first one if anything was begun; with zero it doesn't.

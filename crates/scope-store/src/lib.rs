@@ -15,10 +15,13 @@
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
+//! | [`chain`] | a line for each closed file, bound to the one before it |
+//! | [`verify`] | whether captures of any kind are whole |
 //! | [`disk`] | what the store asks of a file system |
 //!
 //! Absent for now: volumes, search.
 
+pub mod chain;
 pub mod checks;
 pub mod closing;
 pub mod dealer;
@@ -45,6 +48,7 @@ pub mod segment;
 pub mod slot;
 pub mod stored;
 pub mod timeline;
+pub mod verify;
 pub mod volume;
 pub mod volume_writer;
 

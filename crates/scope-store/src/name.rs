@@ -76,6 +76,11 @@ impl FileName {
         self.growing
     }
 
+    /// First bytes of the run's id.
+    pub fn run(&self) -> [u8; 4] {
+        self.run
+    }
+
     /// Number of the file in its run and volume, from 1.
     pub fn number(&self) -> u32 {
         self.number

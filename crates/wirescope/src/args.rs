@@ -67,6 +67,8 @@ pub enum Verb {
         #[command(subcommand)]
         what: HoldVerb,
     },
+    /// Check captures: whether each byte is as it was written, what is missing, and why
+    Verify(VerifyArgs),
     /// Print a shell's completions
     Completions {
         /// The shell.
@@ -511,6 +513,22 @@ pub struct HoldAddArgs {
     /// What it is for, at most 200 letters
     #[arg(long, value_name = "TEXT")]
     pub note: String,
+}
+
+/// `wirescope verify`.
+#[derive(Debug, Args)]
+#[command(after_help = help::VERIFY_EXAMPLES)]
+pub struct VerifyArgs {
+    /// Stores (folders), or captures: dumps, files of a store, any pcap or pcapng file
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+    /// A head of a store's chain that was noted earlier: every line up to it must be there, unchanged; may be
+    /// given several times
+    #[arg(long, value_name = "HEAD")]
+    pub expect: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `wirescope man`.

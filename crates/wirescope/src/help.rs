@@ -280,6 +280,23 @@ Examples:
   wirescope hold add --store /srv/ws --from -15m --to now --note 'slow DNS'
 ";
 
+pub const VERIFY_EXAMPLES: &str = "\
+Exit codes:
+  0  whole, as far as that can be known
+  1  packets were lost, or bytes are damaged
+  2  something can't be looked at, with the reason
+
+Examples:
+  # whether dumps are whole, and what they lack
+  wirescope verify dumps/*.pcapng
+
+  # a whole store, and that its chain still has the head noted earlier
+  wirescope verify /srv/store --expect $(cat head-of-monday)
+
+  # the same for a program
+  wirescope verify --json dumps/*.pcapng
+";
+
 pub const MAN_EXAMPLES: &str = "\
 Examples:
   # read the page of a command

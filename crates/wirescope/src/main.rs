@@ -20,6 +20,7 @@ mod speech;
 mod stdio;
 mod store;
 mod tcpdump_words;
+mod verify;
 mod watch;
 mod words;
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
+        Verb::Verify(args) => verify::verify(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };

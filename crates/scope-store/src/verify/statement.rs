@@ -1,0 +1,211 @@
+//! What a dump says of itself: the lines of its section header's comment, of a text file beside it, or, of a
+//! dump that went into a pipe, of its first statistics (docs/FORMAT.md, section 10).
+//!
+//! ```text
+//! packets: 4
+//! complete: every source listened ...          or
+//! incomplete: at least 5 and at most 9 packets are missing, ...
+//! gap: 2026-11-20T20:31:05.000000000Z to 2026-11-20T20:31:06.000000000Z kernel, 5 to 9 packets
+//! ```
+
+use super::report::{FileReport, Form, Missing, Reason};
+use scope_packet::GapReason;
+use scope_spelling::values::parse_time_ns;
+
+/// Begin of the name of the writing program, in files that Wirescope made.
+const PROGRAM: &str = "wirescope ";
+/// In the comment of a dump that went into a pipe: the facts follow in the statistics.
+const TO_A_PIPE: &str = "written to a pipe: ";
+
+/// What a dump says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Statement {
+    packets: Option<u64>,
+    window: Option<(i64, i64)>,
+    /// Whether nothing was lost, if it says so or the contrary.
+    complete: Option<bool>,
+    lost_min: u64,
+    lost_max: Option<u64>,
+    gaps: Vec<Missing>,
+    failure: Option<String>,
+    /// The facts stand elsewhere.
+    is_intro: bool,
+}
+
+impl Statement {
+    /// Reads the comment of a section that `application` wrote; `None` where that isn't a dump's.
+    pub(super) fn read(application: &str, comment: &str) -> Option<Statement> {
+        if !application.starts_with(PROGRAM) {
+            return None;
+        }
+        let mut statement = Statement { lost_max: Some(0), ..Statement::default() };
+        for line in comment.lines() {
+            statement.line(line);
+        }
+        (statement.complete.is_some() || statement.is_intro).then_some(statement)
+    }
+
+    fn line(&mut self, line: &str) {
+        self.is_intro |= line.starts_with(TO_A_PIPE);
+        let Some((key, value)) = line.split_once(": ") else { return };
+        match key {
+            "packets" => self.packets = value.parse().ok(),
+            "window" => self.window = span(value),
+            "complete" => self.complete = Some(true),
+            "incomplete" => {
+                self.complete = Some(false);
+                (self.lost_min, self.lost_max) = bounds(value);
+            }
+            "gap" => self.gaps.extend(gap(value)),
+            "writing failed" => self.failure = Some(value.to_string()),
+            _ => {}
+        }
+    }
+
+    /// Whether the facts come in the statistics.
+    pub(super) fn is_intro(&self) -> bool {
+        self.is_intro
+    }
+
+    /// Holds it against what was read, and says what the dump lacks.
+    pub(super) fn hold_against(self, report: &mut FileReport) {
+        report.form = Form::Dump;
+        let end = report.bytes;
+        if self.is_intro {
+            return report.cut(end, "a dump that went into a pipe ends without its statement of losses");
+        }
+        if let Some(stated) = self.packets.filter(|&stated| stated != report.packets) {
+            report.damage(end, format!("it states {stated} packets and holds {}", report.packets));
+        }
+        if let Some(failure) = self.failure {
+            report.cut(end, format!("writing it failed: {failure}"));
+        }
+        if self.complete != Some(false) {
+            return;
+        }
+        if self.gaps.is_empty() && self.lost_max != Some(0) {
+            let (from_ns, to_ns) = self.window.or(report.span).unwrap_or_default();
+            report.lack(Missing {
+                from_ns,
+                to_ns: Some(to_ns),
+                reason: Reason::Gap(GapReason::Evicted),
+                lost_min: self.lost_min,
+                lost_max: self.lost_max,
+                of: String::new(),
+            });
+        }
+        for gap in self.gaps {
+            report.lack(gap);
+        }
+    }
+}
+
+/// `TIME to TIME`.
+fn span(text: &str) -> Option<(i64, i64)> {
+    let (from, to) = text.split_once(" to ")?;
+    Some((parse_time_ns(from).ok()?, parse_time_ns(to).ok()?))
+}
+
+/// The numbers of `at least 5 and at most 9 packets are missing`.
+fn bounds(text: &str) -> (u64, Option<u64>) {
+    let number = |behind: &str| text.split_once(behind)?.1.split([' ', ',']).next()?.parse().ok();
+    if text.starts_with("no packet was lost") {
+        return (0, Some(0));
+    }
+    (number("at least ").unwrap_or(0), number("at most "))
+}
+
+/// `TIME to TIME REASON`, and perhaps `, 5 to 9 packets` or `, at least 5 packets`. A reason of a later version
+/// counts as a loss.
+fn gap(text: &str) -> Option<Missing> {
+    let (place, count) = text.split_once(", ").unwrap_or((text, ""));
+    let (times, name) = place.rsplit_once(' ')?;
+    let (from_ns, to_ns) = span(times)?;
+    let reason =
+        GapReason::ALL.into_iter().find(|reason| reason.name() == name).unwrap_or(GapReason::Evicted);
+    let words = count.strip_suffix(" packets").unwrap_or_default();
+    let (lost_min, lost_max) = match (words.strip_prefix("at least "), words.split_once(" to ")) {
+        (Some(least), _) => (least.parse().ok()?, None),
+        (_, Some((least, most))) => (least.parse().ok()?, Some(most.parse().ok()?)),
+        _ => (0, None),
+    };
+    Some(Missing {
+        from_ns,
+        to_ns: Some(to_ns),
+        reason: Reason::Gap(reason),
+        lost_min,
+        lost_max,
+        of: String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(comment: &str, packets: u64) -> FileReport {
+        let mut report = FileReport { packets, ..FileReport::default() };
+        Statement::read("wirescope 0.1.0", comment).unwrap().hold_against(&mut report);
+        assert_eq!(report.form, Form::Dump);
+        report
+    }
+
+    #[test]
+    fn what_is_no_statement_of_ours_is_none() {
+        assert_eq!(Statement::read("Wireshark", "complete: yes"), None);
+        assert_eq!(Statement::read("wirescope 0.1.0", "a ring"), None);
+    }
+
+    #[test]
+    fn a_complete_dump_lacks_nothing_and_holds_what_it_states() {
+        let text =
+            "dump 1 of trigger a, fired by hand at 1970-01-01T00:00:00Z\npackets: 4\ncomplete: every source";
+        assert_eq!(check(text, 4).verdict(), super::super::Verdict::Whole);
+        let other = check(text, 3);
+        assert_eq!(other.damages[0].cause, "it states 4 packets and holds 3");
+    }
+
+    #[test]
+    fn gaps_are_read_with_their_reason_and_count() {
+        let report = check(
+            "packets: 0\nincomplete: at least 5 and at most 9 packets are missing, in 3 gaps, listed below\n\
+             gap: 1970-01-01T00:00:01.000000000Z to 1970-01-01T00:00:02.500000000Z kernel, 5 to 9 packets\n\
+             gap: 1970-01-01T00:00:03.000000000Z to 1970-01-01T00:00:04.000000000Z interface_down\n\
+             gap: 1970-01-01T00:00:03.000000000Z to 1970-01-01T00:00:04.000000000Z solar_wind, at least 7 packets",
+            0,
+        );
+        let gaps: Vec<_> = report
+            .missing
+            .iter()
+            .map(|gap| (gap.reason.name(), gap.lost_min, gap.lost_max, gap.is_loss()))
+            .collect();
+        assert_eq!(
+            gaps,
+            [("kernel", 5, Some(9), true), ("interface_down", 0, None, false), ("evicted", 7, None, true)]
+        );
+        assert_eq!(
+            (report.missing[0].from_ns, report.missing[0].to_ns),
+            (1_000_000_000, Some(2_500_000_000))
+        );
+        assert_eq!(report.verdict(), super::super::Verdict::Lost);
+    }
+
+    #[test]
+    fn a_loss_without_a_gap_is_one_of_the_window_and_none_is_none() {
+        let window = "window: 1970-01-01T00:00:01Z to 1970-01-01T00:00:02Z\n";
+        let report = check(&format!("{window}incomplete: at least 3 packets are missing"), 0);
+        let lost = &report.missing[0];
+        assert_eq!((lost.from_ns, lost.lost_min, lost.lost_max), (1_000_000_000, 3, None));
+        let report = check(&format!("{window}incomplete: no packet was lost, but capture did not cover"), 0);
+        assert!(report.missing.is_empty());
+        let report = check(&format!("{window}incomplete: an unknown number of packets may be missing"), 0);
+        assert_eq!(report.verdict(), super::super::Verdict::Lost);
+        let report = check("complete: all\nwriting failed: disk full", 0);
+        assert_eq!(report.verdict(), super::super::Verdict::Damaged);
+    }
+
+    #[test]
+    fn a_pipe_that_lacks_its_end_is_cut() {
+        assert!(check("written to a pipe: the statistics at its end have window", 0).damages[0].is_cut);
+    }
+}

@@ -1,0 +1,317 @@
+//! Stores that are looked at: whole ones, and ones in which a byte, a line or a file is not what it was.
+
+use scope_folder::Folder;
+use scope_packet::pcapng::PacketHead;
+use scope_packet::{DropReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
+use scope_ring::{Ring, RingConfig};
+use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
+use scope_store::head::{Head, HeadInterface};
+use scope_store::name::FileName;
+use scope_store::verify::{self, ChainProblem, Form, Meter, Progress, Report, Verdict};
+use scope_store::volume::{CHAIN_FILE, Place, Store, Volume, VolumeId};
+use scope_store::{StoredFile, index};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const SEGMENT_BYTES: usize = 64 << 10;
+const RUN: [u8; 16] = [0xc3; 16];
+const VOLUME: VolumeId = VolumeId([7; 16]);
+/// Packets of a segment.
+const PACKETS: u64 = 20;
+const BEGIN_NS: i64 = 1_763_700_000_000_000_000;
+
+/// Segments of one lane, as a run writes them; in front of segment `n` the kernel drops `drops[n]` packets.
+fn segments(folder: &Path, drops: &[u64]) -> (PathBuf, Vec<Vec<u8>>) {
+    let config = RingConfig {
+        ring_bytes: 32 * SEGMENT_BYTES as u64,
+        segment_bytes: Some(SEGMENT_BYTES as u64),
+        workers: 1,
+        lanes: 1,
+        run_id: RUN,
+    };
+    let ring = Ring::create(&config).unwrap();
+    let interface = Interface {
+        name: "eth0".into(),
+        link_type: LinkType::ETHERNET,
+        snap_len: 0,
+        timestamps: TimestampSource::Generator,
+        description: String::new(),
+        part: 0,
+    };
+    let mut writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
+    let number = ring.register(0, &interface).unwrap();
+    let interface = writer.add_interface(number);
+    for (segment, &drops) in (0..).zip(drops) {
+        writer.count_dropped(interface, DropReason::Kernel, drops);
+        assert!(writer.claim());
+        for packet in 0..PACKETS {
+            let data = [packet as u8; 60];
+            let time_ns = BEGIN_NS + (segment * PACKETS + packet) as i64 * 1000;
+            let head = PacketHead {
+                interface: number,
+                captured_len: 60,
+                original_len: 60,
+                time_ns,
+                ..PacketHead::default()
+            };
+            writer.append(interface, &head, KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &data)), &data);
+        }
+        writer.commit();
+        writer.seal();
+    }
+    let path =
+        scope_store::write_ring(&ring, &Folder::open(folder).unwrap(), OsStr::new("ring.pcapng")).unwrap();
+    let stored = StoredFile::open(File::open(&path[0]).unwrap()).unwrap();
+    let mut all = Vec::new();
+    for index in 0..stored.segments().len() {
+        let mut bytes = Vec::new();
+        stored.read_segment(index, &mut bytes).unwrap();
+        all.push(bytes);
+    }
+    (path[0].clone(), all)
+}
+
+/// A store with files of these segments.
+struct Made {
+    root: tempfile::TempDir,
+    files: Vec<PathBuf>,
+}
+
+impl Made {
+    fn new(files: &[&[u64]], drops: &[u64]) -> Made {
+        let root = tempfile::tempdir().unwrap();
+        let (_, segments) = segments(root.path(), drops);
+        let made = root.path().join("store");
+        drop(Volume::open(&Place::find(&made).unwrap(), VOLUME, None).unwrap());
+        let mut made = Made { root, files: Vec::new() };
+        for (number, of_file) in (1..).zip(files) {
+            made.add(number, &of_file.iter().map(|&at| &segments[at as usize][..]).collect::<Vec<_>>());
+        }
+        made
+    }
+
+    fn store(&self) -> PathBuf {
+        self.root.path().join("store")
+    }
+
+    fn add(&mut self, number: u32, segments: &[&[u8]]) {
+        let interface =
+            HeadInterface { name: "eth0".into(), description: "".into(), link_type: LinkType::ETHERNET };
+        let head = Head {
+            run_id: RUN,
+            volume: VOLUME.0,
+            number,
+            segment_bytes: SEGMENT_BYTES as u32,
+            link_type: LinkType::ETHERNET,
+            filter: String::new(),
+            snap: 0,
+            interfaces: vec![interface],
+        };
+        let mut bytes = head.write();
+        let mut entries = Vec::new();
+        for segment in segments {
+            entries.push(scope_store::StoredSegment::new(segment).unwrap().entry(bytes.len() as u64));
+            bytes.extend(*segment);
+        }
+        let name =
+            FileName::growing(entries[0].foot.first_ns, &RUN, LinkType::ETHERNET, number).closed().path();
+        bytes.extend(index::write(&entries));
+        let path = self.store().join(&name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        self.files.push(path);
+    }
+
+    /// Writes the chain; returns its head.
+    fn chain(&self) -> Digest {
+        let options = || File::options().read(true).write(true).create(true).truncate(false).clone();
+        let mut writer =
+            ChainWriter::open(options().open(self.store().join(CHAIN_FILE)).unwrap(), RUN).unwrap();
+        for path in &self.files {
+            let stored = StoredFile::open(File::open(path).unwrap()).unwrap();
+            let feet = stored.segments().iter().map(|facts| facts.foot);
+            let file = ChainedFile {
+                run_id: RUN,
+                name: path.strip_prefix(self.store()).unwrap().to_str().unwrap().to_string(),
+                span: (
+                    feet.clone().map(|f| f.min_ns).min().unwrap(),
+                    feet.clone().map(|f| f.max_ns).max().unwrap(),
+                ),
+                packets: feet.map(|foot| u64::from(foot.packets)).sum(),
+                bytes: stored.bytes(),
+                hash: hash_of(&File::open(path).unwrap(), |_| {}).unwrap(),
+            };
+            writer.append(file).unwrap();
+        }
+        writer.head()
+    }
+
+    fn look(&self) -> Report {
+        look(&self.store())
+    }
+}
+
+fn look(path: &Path) -> Report {
+    verify::look(&[path], 2, &[], &Meter::default())
+}
+
+/// All that is missing: reason, packets, and whether it is a loss.
+fn missing(report: &Report) -> Vec<(&'static str, u64, bool)> {
+    let rows = report.files.iter().flat_map(|file| &file.missing);
+    rows.map(|row| (row.reason.name(), row.lost_min, row.is_loss())).collect()
+}
+
+#[test]
+fn a_store_that_lacks_nothing_is_whole_and_read_once() {
+    let made = Made::new(&[&[0, 1], &[2, 3], &[4]], &[0; 5]);
+    fs::write(made.store().join("notes.txt"), "foreign").unwrap();
+    let meter = Meter::default();
+    let report = verify::look(&[&made.store()], 2, &[], &meter);
+    assert_eq!((report.verdict(), missing(&report)), (Verdict::Whole, vec![]), "{report:?}");
+    let facts: Vec<_> =
+        report.files.iter().map(|file| (file.form, file.packets, file.has_checksums)).collect();
+    assert_eq!(facts, [(Form::Store, 40, true), (Form::Store, 40, true), (Form::Store, 20, true)]);
+    assert_eq!(report.stores[0].foreign.names, [PathBuf::from("notes.txt")]);
+    assert!(meter.bytes() <= meter.expected() && meter.expected() > 5 * SEGMENT_BYTES as u64);
+    // The same file by itself, and one that is given twice.
+    let paths = [made.files[1].as_path(), made.files[1].as_path()];
+    let report = verify::look(&paths, 2, &[], &Meter::default());
+    assert_eq!((report.verdict(), report.twice, missing(&report)), (Verdict::Whole, 2, vec![]), "{report:?}");
+}
+
+#[test]
+fn a_changed_byte_anywhere_in_a_stored_file_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, _) = segments(root.path(), &[0]);
+    let bytes = fs::read(&path).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    assert_eq!(look(&path).verdict(), Verdict::Whole);
+    // Each one; a build for debugging, which hashes slowly, tries some.
+    let step = if cfg!(debug_assertions) { 37 } else { 1 };
+    for (at, byte) in bytes.iter().enumerate().step_by(step) {
+        file.write_all_at(&[byte ^ (1 << (at % 8))], at as u64).unwrap();
+        let report = look(&path);
+        assert!(report.verdict() >= Verdict::Damaged, "byte {at}: {report:?}");
+        file.write_all_at(&[*byte], at as u64).unwrap();
+    }
+    assert_eq!(look(&path).verdict(), Verdict::Whole);
+}
+
+#[test]
+fn a_stored_file_cut_anywhere_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, _) = segments(root.path(), &[0, 0]);
+    let bytes = fs::read(&path).unwrap();
+    for end in (0..bytes.len()).step_by(1021).chain([4096, 4096 + SEGMENT_BYTES, bytes.len() - 1]) {
+        fs::write(&path, &bytes[..end]).unwrap();
+        let report = look(&path);
+        assert!(report.verdict() >= Verdict::Damaged, "{end} bytes: {report:?}");
+    }
+    fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
+    assert!(look(&path).verdict() >= Verdict::Damaged);
+}
+
+#[test]
+fn losses_have_the_reason_that_the_feet_state_and_gaps_are_the_disk_s() {
+    let made = Made::new(&[&[0, 1], &[2, 4]], &[3, 0, 7, 0, 0]);
+    let report = made.look();
+    assert_eq!(missing(&report), [("kernel", 3, true), ("kernel", 7, true), ("disk", PACKETS, true)]);
+    assert_eq!(report.verdict(), Verdict::Lost);
+    let gap = report.files[1].missing.last().unwrap();
+    assert_eq!((gap.from_ns, gap.to_ns), (BEGIN_NS + 59_000, Some(BEGIN_NS + 80_000)));
+    assert_eq!(gap.of, "run c3c3c3c3 lane 0");
+}
+
+#[test]
+fn what_retention_deleted_is_listed_and_no_fault_and_another_file_that_is_gone_is_one() {
+    let made = || Made::new(&[&[0], &[1], &[2], &[3]], &[0; 4]);
+    let oldest = made();
+    fs::remove_file(&oldest.files[0]).unwrap();
+    fs::remove_file(&oldest.files[1]).unwrap();
+    let report = oldest.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("deleted", 2 * PACKETS, false)], Verdict::Whole));
+    let middle = made();
+    fs::remove_file(&middle.files[1]).unwrap();
+    let report = middle.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("gone", PACKETS, true)], Verdict::Lost));
+    // A hold keeps the older one: then retention went on behind it.
+    let hold =
+        |holds: &mut scope_store::hold::Holds| holds.add(0, BEGIN_NS, "evidence", 0).map(|hold| hold.id);
+    Store::look(&middle.store()).unwrap().change_holds(hold).unwrap();
+    let report = middle.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("deleted", PACKETS, false)], Verdict::Whole));
+}
+
+#[test]
+fn a_file_whose_name_and_head_disagree_is_damaged() {
+    let made = Made::new(&[&[0], &[1]], &[0; 2]);
+    let other = made.files[0].to_str().unwrap().replace("_000001", "_000009");
+    fs::copy(&made.files[0], other).unwrap();
+    let report = made.look();
+    assert_eq!((report.verdict(), report.twice), (Verdict::Damaged, 1));
+    let wrong: Vec<_> = report.files.iter().flat_map(|file| &file.damages).collect();
+    assert!(wrong.len() == 1 && wrong[0].cause.contains("than its name"), "{wrong:?}");
+}
+
+#[test]
+fn a_file_that_grows_is_checked_as_far_as_it_is_closed_and_one_that_was_left_is_cut() {
+    let made = Made::new(&[&[0], &[1, 2]], &[0; 3]);
+    let part = made.files[1].with_extension("pcapng.part");
+    let bytes = fs::read(&made.files[1]).unwrap();
+    fs::remove_file(&made.files[1]).unwrap();
+    // Its second segment is open: some of its packets are there, and no foot.
+    let segments_end = 4096 + 2 * SEGMENT_BYTES;
+    let mut growing = bytes[..segments_end].to_vec();
+    growing[segments_end - SEGMENT_BYTES / 2..].fill(0);
+    fs::write(&part, &growing).unwrap();
+    let volume = Volume::open(&Place::find(&made.store()).unwrap(), VOLUME, None).unwrap();
+    let report = made.look();
+    let file = &report.files[1];
+    assert_eq!((report.verdict(), file.progress, file.packets), (Verdict::Whole, Progress::Growing, PACKETS));
+    assert_eq!((file.open_slots, report.stores[0].is_written), (1, true));
+    drop(volume);
+    let report = made.look();
+    assert_eq!((report.verdict(), report.files[1].progress), (Verdict::Damaged, Progress::Left));
+    assert!(report.files[1].damages.iter().all(|damage| damage.is_cut), "{:?}", report.files[1]);
+}
+
+#[test]
+fn a_chain_holds_its_files_and_a_head_that_was_noted_proves_it() {
+    let made = Made::new(&[&[0], &[1], &[2], &[3]], &[0; 4]);
+    let head = made.chain();
+    let expecting = |head: Digest| verify::look(&[&made.store()], 2, &[head], &Meter::default());
+    let report = expecting(head);
+    assert_eq!((report.verdict(), report.heads_missing.len()), (Verdict::Whole, 0), "{report:?}");
+    let chain = report.stores[0].chain.as_ref().unwrap();
+    assert_eq!((chain.lines, &chain.heads[..]), (4, &[(RUN, 4, head)][..]));
+    // Another head.
+    let report = expecting(Digest([1; 32]));
+    assert_eq!((report.verdict(), &report.heads_missing[..]), (Verdict::Damaged, &[Digest([1; 32])][..]));
+    // The last file and its line taken out: only who noted the head can know.
+    let path = made.store().join(CHAIN_FILE);
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    fs::write(&path, lines[..3].concat()).unwrap();
+    let last = fs::read(&made.files[3]).unwrap();
+    fs::remove_file(&made.files[3]).unwrap();
+    assert_eq!((made.look().verdict(), expecting(head).verdict()), (Verdict::Whole, Verdict::Damaged));
+    fs::write(&made.files[3], last).unwrap();
+    let problems = |report: Report| report.stores[0].chain.clone().unwrap().faults;
+    assert!(matches!(&problems(made.look())[..], [ChainProblem::Unknown(_)]));
+    fs::write(&path, &whole).unwrap();
+    // A file that was exchanged for another whole one.
+    let other = Made::new(&[&[0], &[1], &[2], &[3]], &[5; 4]);
+    let own = fs::read(&made.files[1]).unwrap();
+    fs::copy(&other.files[1], &made.files[1]).unwrap();
+    let report = made.look();
+    assert!(report.files[1].damages[0].cause.contains("the chain has the hash of"), "{report:?}");
+    fs::write(&made.files[1], own).unwrap();
+    // Retention takes the oldest; somebody else any.
+    fs::remove_file(&made.files[0]).unwrap();
+    let report = made.look();
+    assert_eq!((report.verdict(), report.stores[0].chain.as_ref().unwrap().deleted), (Verdict::Whole, 1));
+    fs::remove_file(&made.files[2]).unwrap();
+    assert!(matches!(&problems(made.look())[..], [ChainProblem::Gone(_)]));
+}
