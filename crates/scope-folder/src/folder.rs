@@ -188,24 +188,24 @@ impl Folder {
 
     /// A file that gets the name `name` when it is whole. Where the file system has no unnamed files it is
     /// called `.NAME.part` until then.
-    pub fn draft<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+    pub fn draft(&self, name: &OsStr) -> io::Result<Draft<'_>> {
         match self.unnamed() {
-            Ok(file) => Ok(Draft { folder: self, name, file, part: None }),
+            Ok(file) => Ok(Draft { folder: self, name: name.to_os_string(), file, part: None }),
             Err(error) if has_no_unnamed(&error) => self.part(name),
             Err(error) => Err(error),
         }
     }
 
-    fn part<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+    fn part(&self, name: &OsStr) -> io::Result<Draft<'_>> {
         let part = part_name(name);
         let file = self.create_new(&part)?;
-        Ok(Draft { folder: self, name, file, part: Some(part) })
+        Ok(Draft { folder: self, name: name.to_os_string(), file, part: Some(part) })
     }
 
     /// A file that takes the place of the one called `name` when it is whole ([`Draft::replace`]). It is called
     /// `.NAME.part` until then; one that was left behind is removed. Whoever may replace the same file has to
     /// wait for each other.
-    pub fn draft_over<'a>(&'a self, name: &'a OsStr) -> io::Result<Draft<'a>> {
+    pub fn draft_over(&self, name: &OsStr) -> io::Result<Draft<'_>> {
         match self.part(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.remove(&part_name(name))?;
@@ -509,7 +509,7 @@ fn has_no_unnamed(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct Draft<'a> {
     folder: &'a Folder,
-    name: &'a OsStr,
+    name: OsString,
     file: File,
     /// The name that it has meanwhile, where it needs one.
     part: Option<OsString>,
@@ -525,13 +525,13 @@ impl Draft<'_> {
     /// name.
     pub fn publish(mut self) -> io::Result<()> {
         match self.part.take() {
-            None => self.folder.give_name(&self.file, self.name)?,
+            None => self.folder.give_name(&self.file, &self.name)?,
             Some(part) => {
                 let renamed = renameat_with(
                     &self.folder.handle,
                     &part,
                     &self.folder.handle,
-                    self.name,
+                    &self.name,
                     RenameFlags::NOREPLACE,
                 );
                 if renamed.is_err() {
@@ -549,12 +549,12 @@ impl Draft<'_> {
         let part = match self.part.clone() {
             Some(part) => part,
             None => {
-                let part = part_name(self.name);
+                let part = part_name(&self.name);
                 self.folder.give_name(&self.file, &part)?;
                 self.part.insert(part).clone()
             }
         };
-        renameat(&self.folder.handle, &part, &self.folder.handle, self.name)?;
+        renameat(&self.folder.handle, &part, &self.folder.handle, &self.name)?;
         self.part = None;
         self.folder.sync()
     }

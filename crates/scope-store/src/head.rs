@@ -35,6 +35,8 @@ const MAGIC: [u8; 8] = *b"WSHEAD\0\x01";
 const CHECK_AT: usize = 72;
 const FIXED_BYTES: usize = 80;
 const BYTE_ORDER: u32 = 0x1A2B_3C4D;
+/// How the description of an interface begins that stands in for one of another link type.
+const STANDS_IN: &str = "no packets here: its link type is ";
 
 /// What the head of a store file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +92,13 @@ pub enum HeadError {
     Damaged(&'static str),
 }
 
+impl HeadInterface {
+    /// Whether it may have packets in its file: of one that was read, it stands in for none of another link type.
+    pub fn has_packets(&self) -> bool {
+        !self.description.starts_with(STANDS_IN)
+    }
+}
+
 impl Head {
     /// Whether there is a head block: a file without one is from before there were checks and an index.
     pub fn has_block(&self) -> bool {
@@ -136,7 +145,7 @@ impl Head {
     fn write_interface(&self, out: &mut Vec<u8>, number: LinkType, interface: &HeadInterface) {
         let stands_in = interface.link_type != self.link_type;
         let description = match stands_in {
-            true => format!("no packets here: its link type is {}", interface.link_type.name()),
+            true => format!("{STANDS_IN}{}", interface.link_type.name()),
             false => pcapng::beginning(&interface.description, TEXT_BYTES_MAX).to_string(),
         };
         let name = pcapng::beginning(&interface.name, TEXT_BYTES_MAX);
@@ -379,6 +388,7 @@ mod tests {
         let (read, _) = Head::read(&head.write()).unwrap();
         assert_eq!(read.interfaces.iter().map(|one| one.link_type).collect::<Vec<_>>(), [LinkType::RAW; 2]);
         assert_eq!(read.interfaces[0].description, "no packets here: its link type is ETHERNET");
+        assert_eq!([read.interfaces[0].has_packets(), read.interfaces[1].has_packets()], [false, true]);
         assert_eq!((read.link_type, &read.interfaces[1]), (LinkType::RAW, &head.interfaces[1]));
         let none = Head { interfaces: Vec::new(), ..head };
         assert_eq!(Head::read(&none.write()).unwrap().0.interfaces[0].name, "none");

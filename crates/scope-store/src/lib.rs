@@ -12,6 +12,9 @@
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
 //! | [`file`] | the ring as files at the end of a run |
+//! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
+//! | [`timeline`] | the packets of a span out of stores |
+//! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`disk`] | what the store asks of a file system |
@@ -24,14 +27,18 @@ pub mod checks;
 pub mod closing;
 pub mod dealer;
 pub mod disk;
+pub mod export;
 pub mod file;
 pub mod file_writer;
 pub mod files;
 pub mod head;
 pub mod hold;
+pub mod hpcap;
 pub mod index;
 pub mod inventory;
 pub mod io;
+pub mod lanes;
+pub mod listing;
 pub mod name;
 pub mod record;
 pub mod recover;
@@ -41,6 +48,7 @@ pub mod salvage;
 pub mod segment;
 pub mod slot;
 pub mod stored;
+pub mod timeline;
 pub mod verify;
 pub mod volume;
 pub mod volume_writer;
@@ -48,6 +56,8 @@ pub mod volume_writer;
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;
 pub use file::{StoreError, write_ring};
+pub use listing::Listing;
 pub use report::{Amount, VolumeReport, VolumeState};
 pub use segment::{SegmentFault, Statistics, StoredSegment};
 pub use stored::{Facts, State, StoredError, StoredFile};
+pub use timeline::StoreTimeline;

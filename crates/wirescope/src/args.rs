@@ -49,6 +49,15 @@ pub enum Verb {
     },
     /// List the interfaces, their properties, and what is missing to capture on them
     Devices(DevicesArgs),
+    /// Write packets of a store into files for other programs
+    Export(ExportArgs),
+    /// Show what a store has
+    #[command(after_help = help::STORE_EXAMPLES)]
+    Store {
+        /// What to show.
+        #[command(subcommand)]
+        what: StoreVerb,
+    },
     /// Find where a run loses packets, how certain that is, and what to change
     Doctor(DoctorArgs),
     /// Keep spans of time in a store, whatever its bounds
@@ -83,6 +92,54 @@ pub enum ConfigVerb {
     /// Print the resulting settings and the origin of each: default, file or flag
     #[command(override_usage = help::SHOW_USAGE, after_help = help::SHOW_FIRST, after_long_help = help::SHOW_ALL)]
     Show(Box<RunArgs>),
+}
+
+/// `wirescope store`.
+#[derive(Debug, Subcommand)]
+pub enum StoreVerb {
+    /// List runs, files, what is missing in them, and holds
+    List(StoreListArgs),
+}
+
+/// `wirescope store list`.
+#[derive(Debug, Args)]
+#[command(after_help = help::STORE_EXAMPLES)]
+pub struct StoreListArgs {
+    /// The folder that a run was given as --store; may be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub store: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wirescope export`.
+#[derive(Debug, Args)]
+#[command(after_help = help::EXPORT_EXAMPLES)]
+pub struct ExportArgs {
+    /// The folder that a run was given as --store; may be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub store: Vec<PathBuf>,
+    /// From this time on, such as 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m or @1795206665.5
+    /// [default: the first packet]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// Up to this time, which belongs to the span [default: the last packet]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub to: Option<String>,
+    /// The new file; '-' is standard output
+    ///
+    /// A file holds one link type: packets of others go into FILE_LINKTYPE.
+    #[arg(short = 'w', long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub write: PathBuf,
+    /// Begin a new file at this size, such as 1GiB, or after this time, such as 60s
+    ///
+    /// The files are FILE_00001, FILE_00002 and so on.
+    #[arg(long, value_name = "SIZE|TIME")]
+    pub split: Option<String>,
+    /// The form of the files [default: pcapng, or pcap for FILE.pcap]
+    #[arg(long, value_name = "FORM", value_parser = ["pcapng", "pcap", "hpcap"])]
+    pub format: Option<String>,
 }
 
 /// `wirescope run`.

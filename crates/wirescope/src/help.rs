@@ -229,6 +229,29 @@ Examples:
   sudo wirescope doctor --pid $(pgrep -x wirescope)
 ";
 
+pub const EXPORT_EXAMPLES: &str = "\
+Exit codes:
+  0  all packets that the stores have of the span were written
+  1  something stored could not be read or written, or does not fit the form
+  2  refused before anything was written
+
+Examples:
+  # ten minutes for another program
+  wirescope export --store /srv/ws --from 14:00 --to 14:10 -w ten.pcapng
+
+  # the last five minutes, straight into another program
+  wirescope export --store /srv/ws --from -5m -w - | tshark -r -
+
+  # everything, in files of 1 GiB
+  wirescope export --store /srv/ws -w all.pcapng --split 1GiB
+";
+
+pub const STORE_EXAMPLES: &str = "\
+Examples:
+  # runs, files, losses and holds of a store
+  wirescope store list --store /srv/ws
+";
+
 pub const HOLD_EXAMPLES: &str = "\
 A store deletes its oldest files where its bounds ask for that, but none that
 overlaps a held span. Where holds leave no room, storing stops with an alarm.

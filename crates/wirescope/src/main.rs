@@ -7,6 +7,7 @@ mod demo;
 mod devices;
 mod doctor;
 mod explain;
+mod export;
 #[cfg(test)]
 mod flags_page;
 mod help;
@@ -17,12 +18,13 @@ mod plan;
 mod record;
 mod speech;
 mod stdio;
+mod store;
 mod tcpdump_words;
 mod verify;
 mod watch;
 mod words;
 
-use args::{Cli, ConfigVerb, ManArgs, Verb};
+use args::{Cli, ConfigVerb, ManArgs, StoreVerb, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
@@ -66,6 +68,8 @@ fn main() -> ExitCode {
             told(config::show(below(&matches, &["config", "show"])))
         }
         Verb::Devices(args) => devices::devices(&args),
+        Verb::Export(args) => export::export(&args),
+        Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
         Verb::Verify(args) => verify::verify(&args),

@@ -4,7 +4,7 @@
 mod capture;
 pub mod faults;
 mod outputs;
-mod places;
+pub mod places;
 mod rights;
 pub mod sources;
 mod store;

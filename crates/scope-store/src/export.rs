@@ -1,0 +1,576 @@
+//! Packets of stores into files that other programs read: pcapng, pcap, or HPCAP's raw records, one link type each.
+//!
+//! ```text
+//! pcapng   | section header, its comment says what is here and what is missing | interfaces | padding | EPB ... | ISB each |
+//! pcap     | head 24: a1b23c4d 2.4 0 0 snap length, link type | seconds, nanoseconds, captured, original, bytes | ...
+//! hpcap    see crate::hpcap
+//! ```
+//! A file has no name until it is whole, and never takes one that is there. With a bound for its size or span the
+//! next one begins where a packet doesn't fit; each states what is missing in its own part of the span. The
+//! files of the link type that came first have the name that was asked for, those of others
+//! `NAME_LINKTYPE.EXT`; parts are numbered `NAME_00001.EXT`.
+//!
+//! Into a pipe everything goes as it comes: all interfaces first, the facts at the end. It holds one link type.
+//! After an error of the disk nothing more is written; the file that met it gets no name.
+
+use crate::head::HeadInterface;
+use crate::hpcap::{self, Fit};
+use crate::timeline::{Losses, Span, StoreInterfaces};
+use scope_folder::folder::Draft;
+use scope_folder::{Folder, with_suffix};
+use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, PACKET_HEAD_BYTES, PacketBlock};
+use scope_packet::time::NS_PER_SECOND;
+use scope_packet::{Gap, GapReason, LinkType};
+use scope_spelling::time::iso;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The writing program, as headers name it.
+const APPLICATION: &str = concat!("wirescope ", env!("CARGO_PKG_VERSION"));
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of a section header at most, and of its comment.
+const SECTION_BYTES_MAX: usize = 16 << 10;
+const COMMENT_BYTES_MAX: usize = SECTION_BYTES_MAX - 512;
+/// The head of a pcapng file is a multiple of this.
+const HEAD_ALIGN: usize = 4096;
+/// Gaps that a header states one by one.
+const GAPS_MAX: usize = 64;
+/// Magic number of a pcap file with nanoseconds, and the most that libpcap accepts as snap length.
+const PCAP_MAGIC: u32 = 0xA1B2_3C4D;
+const PCAP_SNAP_LEN: u32 = 262_144;
+/// The smallest bound for a file: larger than any head with one packet.
+pub const SPLIT_BYTES_MIN: u64 = 1 << 20;
+
+/// The form of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// pcapng with nanoseconds.
+    Pcapng,
+    /// Classic pcap with nanoseconds.
+    Pcap,
+    /// HPCAP's raw records.
+    Hpcap,
+}
+
+/// Where a file ends and the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// It would be longer than so many bytes, at least [`SPLIT_BYTES_MIN`].
+    Bytes(u64),
+    /// A multiple of this time, ns, from the begin of the span on; without a begin, from the first packet on.
+    Every(i64),
+}
+
+/// Where files go.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// Into this folder, under this name and others made of it.
+    Files(&'a Folder, OsString),
+    /// Into a pipe.
+    Pipe(File),
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The stores, in words.
+    pub of: String,
+    /// The span.
+    pub span: Span,
+    /// From when to when the stores have packets at all, ns.
+    pub heard: Option<(i64, i64)>,
+    /// Filters that packets passed on their way into the stores.
+    pub filters: Vec<String>,
+}
+
+/// What was written.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The files, by name.
+    pub files: Vec<WrittenFile>,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the form could hold only in part.
+    pub truncated: u64,
+    /// Packets whose time the form has no place for.
+    pub left_out: u64,
+    /// Packets of other link types than a pipe's.
+    pub other_types: u64,
+    /// Packets that stand behind newer ones, since there was no room to let them wait.
+    pub late: u64,
+    /// Why it ended before its end: packets behind it weren't written.
+    pub error: Option<io::Error>,
+}
+
+/// One file that has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// Its name in the folder.
+    pub name: OsString,
+    /// Link type of its packets.
+    pub link_type: LinkType,
+    /// Packets.
+    pub packets: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+}
+
+/// The files that are being written.
+pub struct Export<'a> {
+    target: Target<'a>,
+    format: Format,
+    split: Option<Split>,
+    question: Question,
+    interfaces: Arc<StoreInterfaces>,
+    losses: Losses,
+    /// The link type that came first.
+    main: Option<LinkType>,
+    parts: BTreeMap<LinkType, Part<'a>>,
+    /// Where time is counted from.
+    begin_ns: Option<i64>,
+    written: Written,
+}
+
+/// Where bytes go.
+enum Sink<'a> {
+    Draft(Draft<'a>),
+    Pipe(File),
+}
+
+/// One file, or what goes into a pipe.
+struct Part<'a> {
+    link_type: LinkType,
+    /// From 1.
+    number: u32,
+    /// Where its part of the span begins, ns.
+    from_ns: i64,
+    name: OsString,
+    sink: Sink<'a>,
+    buffer: Vec<u8>,
+    /// Bytes that are written already.
+    flushed: u64,
+    head_bytes: usize,
+    /// By run and the run's number: its number here, and packets.
+    interfaces: BTreeMap<([u8; 16], u32), (u32, u64)>,
+    described: Vec<HeadInterface>,
+    packets: u64,
+    last_ns: i64,
+}
+
+impl<'a> Export<'a> {
+    /// Files of this form for what is asked. `losses` are those of the timeline that packets come from: looked
+    /// at whenever a file ends.
+    pub fn new(
+        target: Target<'a>,
+        format: Format,
+        split: Option<Split>,
+        question: Question,
+        interfaces: Arc<StoreInterfaces>,
+        losses: Losses,
+    ) -> Export<'a> {
+        Export {
+            target,
+            format,
+            split,
+            question,
+            interfaces,
+            losses,
+            main: None,
+            parts: BTreeMap::new(),
+            begin_ns: None,
+            written: Written::default(),
+        }
+    }
+
+    /// The name of the n-th file of a link type; `suffix`: it is not the one that came first.
+    pub fn name(base: &OsStr, suffix: Option<&str>, number: Option<u32>) -> OsString {
+        let mut name = Path::new(base).to_path_buf();
+        if let Some(suffix) = suffix {
+            name = with_suffix(&name, suffix);
+        }
+        if let Some(number) = number {
+            name = with_suffix(&name, &format!("{number:05}"));
+        }
+        name.into_os_string()
+    }
+
+    /// Whether anything more can be written.
+    pub fn goes_on(&self) -> bool {
+        self.written.error.is_none()
+    }
+
+    /// Writes the next packet, a whole block of lane `lane` of the timeline.
+    pub fn packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) {
+        if self.written.error.is_none()
+            && let Err(error) = self.try_packet(lane, link_type, block)
+        {
+            self.written.error = Some(error);
+        }
+    }
+
+    fn try_packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) -> io::Result<()> {
+        let Some(packet) = PacketBlock::first(block) else { return Ok(()) };
+        let main = *self.main.get_or_insert(link_type);
+        if main != link_type && matches!(self.target, Target::Pipe(_)) {
+            self.written.other_types += 1;
+            return Ok(());
+        }
+        let time_ns = packet.time_ns();
+        let mut record = Vec::new();
+        let fit = match self.format {
+            Format::Pcapng => Fit::Whole,
+            Format::Pcap => pcap_record(&mut record, &packet),
+            Format::Hpcap => hpcap::record(&mut record, &packet),
+        };
+        match fit {
+            Fit::LeftOut => {
+                self.written.left_out += 1;
+                return Ok(());
+            }
+            Fit::Truncated => self.written.truncated += 1,
+            Fit::Whole => {}
+        }
+        let begin_ns = *self.begin_ns.get_or_insert(match self.question.span.from_ns {
+            0 => time_ns,
+            from_ns => from_ns,
+        });
+        let bytes = if record.is_empty() { block.len() } else { record.len() };
+        if let Some(part) = self.parts.get(&link_type)
+            && self.is_full(part, bytes as u64, time_ns, begin_ns)
+            && let Some(part) = self.parts.remove(&link_type)
+        {
+            let number = part.number + 1;
+            self.finish_part(part, time_ns.saturating_sub(1))?;
+            let next = self.begin_part(link_type, number, time_ns)?;
+            self.parts.insert(link_type, next);
+        }
+        if !self.parts.contains_key(&link_type) {
+            let part = self.begin_part(link_type, 1, self.question.span.from_ns)?;
+            self.parts.insert(link_type, part);
+        }
+        let Some(part) = self.parts.get_mut(&link_type) else { return Ok(()) };
+        match self.format {
+            Format::Pcapng => {
+                let number = part.interface(&self.interfaces, lane, packet.interface());
+                let at = part.buffer.len();
+                part.buffer.extend(block);
+                part.buffer[at + 8..at + 12].copy_from_slice(&number.to_le_bytes());
+            }
+            Format::Pcap | Format::Hpcap => part.buffer.extend(&record),
+        }
+        self.written.late += u64::from(time_ns < part.last_ns);
+        part.last_ns = part.last_ns.max(time_ns);
+        part.packets += 1;
+        self.written.packets += 1;
+        self.written.bytes += packet.data().len() as u64;
+        if part.buffer.len() >= BUFFER_BYTES { part.flush() } else { Ok(()) }
+    }
+
+    /// Whether the next packet, with so many bytes, doesn't belong into this file any more.
+    fn is_full(&self, part: &Part<'_>, bytes: u64, time_ns: i64, begin_ns: i64) -> bool {
+        if part.packets == 0 {
+            return false;
+        }
+        let is_pipe = matches!(self.target, Target::Pipe(_));
+        let bytes_max = match self.split {
+            Some(Split::Every(step_ns)) => {
+                let step = |time_ns: i64| time_ns.saturating_sub(begin_ns).div_euclid(step_ns);
+                if step(time_ns) > step(part.last_ns) {
+                    return true;
+                }
+                None
+            }
+            Some(Split::Bytes(bytes_max)) => Some(bytes_max),
+            None => None,
+        };
+        let of_form = (self.format == Format::Hpcap && !is_pipe).then_some(hpcap::FILE_BYTES_MAX);
+        let Some(bytes_max) = bytes_max.into_iter().chain(of_form).min() else { return false };
+        part.bytes() + part.statistics_bytes(self.format) + bytes > bytes_max
+    }
+
+    fn begin_part(&self, link_type: LinkType, number: u32, from_ns: i64) -> io::Result<Part<'a>> {
+        let (sink, name) = match &self.target {
+            Target::Pipe(pipe) => (Sink::Pipe(pipe.try_clone()?), OsString::new()),
+            Target::Files(folder, base) => {
+                let suffix = (self.main != Some(link_type)).then(|| link_type.name());
+                let number = (self.split.is_some() || number > 1).then_some(number);
+                let name = Export::name(base, suffix.as_deref(), number);
+                (Sink::Draft(folder.draft(&name)?), name)
+            }
+        };
+        let mut part = Part {
+            link_type,
+            number,
+            from_ns,
+            name,
+            sink,
+            buffer: Vec::new(),
+            flushed: 0,
+            head_bytes: 0,
+            interfaces: BTreeMap::new(),
+            described: Vec::new(),
+            packets: 0,
+            last_ns: i64::MIN,
+        };
+        match self.format {
+            Format::Pcapng => self.begin_pcapng(&mut part),
+            Format::Pcap => {
+                part.buffer.extend(PCAP_MAGIC.to_le_bytes());
+                part.buffer.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                part.buffer.extend(PCAP_SNAP_LEN.to_le_bytes());
+                part.buffer.extend(u32::from(link_type.0).to_le_bytes());
+            }
+            Format::Hpcap => {}
+        }
+        Ok(part)
+    }
+
+    /// Of a file the head is reserved; into a pipe go all interfaces that there may be.
+    fn begin_pcapng(&self, part: &mut Part<'_>) {
+        let all: Vec<_> = self.interfaces.all(part.link_type).collect();
+        if let Sink::Pipe(_) = part.sink {
+            let text =
+                format!("{}written to a pipe: the statistics at its end say what is missing", self.asked());
+            pcapng::section_header(&mut part.buffer, APPLICATION, &text);
+            for (key, interface) in all {
+                part.add(key, interface);
+            }
+            let descriptions = part.descriptions();
+            return part.buffer.extend(descriptions);
+        }
+        let mut foreseen = Vec::new();
+        for (_, interface) in &all {
+            pcapng::interface(&mut foreseen, part.link_type, &interface.name, &interface.description);
+        }
+        part.head_bytes = (SECTION_BYTES_MAX + foreseen.len() + BLOCK_BYTES_MIN).next_multiple_of(HEAD_ALIGN);
+        part.buffer.resize(part.head_bytes, 0);
+    }
+
+    /// All packets are there. Without any, an empty file says that; `link_type` is that of the stores, if
+    /// they have one.
+    pub fn finish(mut self, link_type: Option<LinkType>) -> Written {
+        if self.parts.is_empty() && self.written.files.is_empty() && self.written.error.is_none() {
+            let link_type = link_type.unwrap_or(LinkType::ETHERNET);
+            self.main = Some(link_type);
+            match self.begin_part(link_type, 1, self.question.span.from_ns) {
+                Ok(part) => drop(self.parts.insert(link_type, part)),
+                Err(error) => self.written.error = Some(error),
+            }
+        }
+        for (_, part) in std::mem::take(&mut self.parts) {
+            if self.written.error.is_none()
+                && let Err(error) = self.finish_part(part, self.question.span.to_ns)
+            {
+                self.written.error = Some(error);
+            }
+        }
+        self.written.files.sort_by(|a, b| a.name.cmp(&b.name));
+        self.written
+    }
+
+    /// Ends a file: the facts, everything on the disk, the name.
+    fn finish_part(&mut self, mut part: Part<'a>, to_ns: i64) -> io::Result<()> {
+        let gaps = self.losses.within(Span { from_ns: part.from_ns, to_ns });
+        let facts = self.facts(&part, to_ns, &gaps);
+        if self.format == Format::Pcapng {
+            part.end_pcapng(&facts, to_ns.min(part.last_ns.max(part.from_ns)), lost(&gaps));
+        }
+        part.flush()?;
+        let head = part.head(&facts);
+        if let Sink::Draft(mut draft) = part.sink {
+            if self.format == Format::Pcapng {
+                draft.file().write_all_at(&head, 0)?;
+            }
+            draft.file().sync_data()?;
+            draft.publish()?;
+            self.written.files.push(WrittenFile {
+                name: part.name,
+                link_type: part.link_type,
+                packets: part.packets,
+                bytes: part.flushed,
+            });
+        }
+        Ok(())
+    }
+
+    /// Out of what, and which span.
+    fn asked(&self) -> String {
+        let Question { of, span, heard, filters } = &self.question;
+        let mut text = format!("packets of {of}\n");
+        let end = |ns: i64| if ns == i64::MAX { "the end".to_string() } else { iso(ns) };
+        let begin = |ns: i64| if ns == 0 { "the begin".to_string() } else { iso(ns) };
+        let _ = writeln!(text, "asked: {} to {}", begin(span.from_ns), end(span.to_ns));
+        if let Some((from_ns, to_ns)) = heard {
+            let _ = writeln!(text, "stored: {} to {}", iso(*from_ns), iso(*to_ns));
+        }
+        for filter in filters {
+            let shown = pcapng::beginning(filter, 500);
+            let more = if shown.len() < filter.len() { " ..." } else { "" };
+            let _ = writeln!(text, "store filter: {shown}{more} (other packets were left out)");
+        }
+        text
+    }
+
+    /// The facts of a file, one a line.
+    fn facts(&self, part: &Part<'_>, to_ns: i64, gaps: &[Gap]) -> String {
+        let mut text = self.asked();
+        if self.split.is_some() || part.number > 1 {
+            let end = if to_ns == i64::MAX { "the end".to_string() } else { iso(to_ns) };
+            let _ = writeln!(text, "part {}: {} to {end}", part.number, iso(part.from_ns));
+        }
+        let _ = writeln!(text, "packets: {}", part.packets);
+        if self.written.truncated + self.written.left_out + self.written.late > 0 {
+            let Written { truncated, left_out, late, .. } = &self.written;
+            let _ =
+                writeln!(text, "so far {truncated} truncated, {left_out} left out, {late} behind newer ones");
+        }
+        match lost(gaps) {
+            (0, Some(0)) => text.push_str("complete: nothing is missing between the stored packets\n"),
+            (least, Some(most)) => {
+                let _ = writeln!(text, "incomplete: at least {least} and at most {most} packets are missing");
+            }
+            (least, None) => {
+                let _ = writeln!(text, "incomplete: at least {least} packets are missing");
+            }
+        }
+        for gap in gaps.iter().take(GAPS_MAX) {
+            let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), reason(gap.reason));
+            let _ = match gap.lost_max {
+                Some(most) if most == gap.lost_min => writeln!(text, ", {most} packets"),
+                Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
+                None => writeln!(text),
+            };
+        }
+        if gaps.len() > GAPS_MAX {
+            let _ = writeln!(text, "and {} more gaps", gaps.len() - GAPS_MAX);
+        }
+        text.truncate(pcapng::beginning(text.trim_end(), COMMENT_BYTES_MAX).len());
+        text
+    }
+}
+
+impl Part<'_> {
+    fn bytes(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    /// What its end takes at most.
+    fn statistics_bytes(&self, format: Format) -> u64 {
+        let interfaces = self.interfaces.len() as u64 + 1;
+        if format == Format::Pcapng { interfaces * pcapng::STATISTICS_BYTES as u64 } else { 0 }
+    }
+
+    fn add(&mut self, key: ([u8; 16], u32), interface: &HeadInterface) -> u32 {
+        let number = self.described.len() as u32;
+        self.described.push(interface.clone());
+        self.interfaces.insert(key, (number, 0));
+        number
+    }
+
+    /// Its own number of the interface that lane `lane` calls `number`.
+    fn interface(&mut self, interfaces: &StoreInterfaces, lane: u32, number: u32) -> u32 {
+        let Some((key, interface)) = interfaces.of(lane, number) else { return 0 };
+        if !self.interfaces.contains_key(&key) {
+            self.add(key, interface);
+        }
+        let Some((number, packets)) = self.interfaces.get_mut(&key) else { return 0 };
+        *packets += 1;
+        *number
+    }
+
+    /// The number that its link type stands under: libpcap reads some only so where there are several.
+    fn number_of_type(&self) -> LinkType {
+        let alias = self.link_type.alias().filter(|_| self.described.len() > 1);
+        alias.unwrap_or(self.link_type)
+    }
+
+    fn descriptions(&self) -> Vec<u8> {
+        let mut blocks = Vec::new();
+        let none = [HeadInterface {
+            name: "none".to_string(),
+            description: "no packets in this span".to_string(),
+            link_type: self.link_type,
+        }];
+        let described = if self.described.is_empty() { &none[..] } else { &self.described };
+        for interface in described {
+            pcapng::interface(&mut blocks, self.number_of_type(), &interface.name, &interface.description);
+        }
+        blocks
+    }
+
+    /// The head of a file, filled in.
+    fn head(&self, facts: &str) -> Vec<u8> {
+        let mut head = Vec::with_capacity(self.head_bytes);
+        if self.head_bytes > 0 {
+            pcapng::section_header(&mut head, APPLICATION, facts);
+            head.extend(self.descriptions());
+            let used = head.len();
+            head.resize(self.head_bytes, 0);
+            pcapng::padding(&mut head[used..]);
+        }
+        head
+    }
+
+    /// Appends how many packets each interface has; what is missing stands with the first one, with the facts
+    /// where they don't stand in front.
+    fn end_pcapng(&mut self, facts: &str, end_ns: i64, lost: (u64, Option<u64>)) {
+        let facts = if self.head_bytes == 0 { facts } else { "" };
+        let mut packets: Vec<u64> = vec![0; self.described.len().max(1)];
+        for (number, count) in self.interfaces.values() {
+            packets[*number as usize] = *count;
+        }
+        for (number, packets) in (0..).zip(packets) {
+            let dropped = if number == 0 { lost.1.unwrap_or(lost.0) } else { 0 };
+            let comment = if number == 0 { facts } else { "" };
+            pcapng::statistics_with(&mut self.buffer, number, end_ns, (packets + dropped, dropped), comment);
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Draft(draft) => draft.file().write_all(&self.buffer)?,
+            Sink::Pipe(pipe) => pipe.write_all(&self.buffer)?,
+        }
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// Packets that gaps lack, at least and at most; `None`: nobody knows.
+pub fn lost(gaps: &[Gap]) -> (u64, Option<u64>) {
+    gaps.iter().fold((0, Some(0)), |(least, most), gap| {
+        let most: Option<u64> = most;
+        let both = most.zip(gap.lost_max).map(|(a, b)| a.saturating_add(b));
+        (u64::saturating_add(least, gap.lost_min), both)
+    })
+}
+
+/// The word for why stored packets are missing.
+pub const fn reason(reason: GapReason) -> &'static str {
+    match reason {
+        GapReason::Evicted => "deleted",
+        GapReason::Disk => "not_stored",
+        other => other.name(),
+    }
+}
+
+/// Appends a packet's record in pcap's form, as far as that holds it.
+fn pcap_record(out: &mut Vec<u8>, packet: &PacketBlock<'_>) -> Fit {
+    let time_ns = packet.time_ns();
+    let Ok(seconds) = u32::try_from(time_ns / NS_PER_SECOND) else { return Fit::LeftOut };
+    out.extend(seconds.to_le_bytes());
+    out.extend(((time_ns % NS_PER_SECOND) as u32).to_le_bytes());
+    out.extend(&packet.bytes()[PACKET_HEAD_BYTES - 8..PACKET_HEAD_BYTES]); // both lengths
+    out.extend(packet.data());
+    Fit::Whole
+}

@@ -1,0 +1,292 @@
+//! `wirescope store list`: what stores have, in lines for people or as one object for programs.
+//!
+//! A file line is `NUMBER BEGIN SPAN PACKETS SIZE STATE`, under the line of its run.
+
+use crate::args::StoreListArgs;
+use crate::speech;
+use crate::words::{counted, number, size, span};
+use crate::{NoResult, UNDONE, told};
+use scope_dump::gaps_in_words;
+use scope_fault::Fault;
+use scope_packet::Gap;
+use scope_spelling::printable::json_line;
+use scope_spelling::time::{between, iso};
+use scope_store::hold::Holds;
+use scope_store::lanes::Lanes;
+use scope_store::listing::{Contents, Listed, Standing};
+use scope_store::volume::Store;
+use scope_store::{Listing, export, listing};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Letters of a run's id that are shown.
+const RUN_LETTERS: usize = 8;
+
+/// A store that was looked at.
+struct Looked {
+    path: PathBuf,
+    listing: Listing,
+    holds: Result<Holds, Fault>,
+    runs: Vec<Run>,
+}
+
+/// What is there of a run.
+#[derive(Default)]
+struct Run {
+    id: [u8; 16],
+    files: u64,
+    packets: u64,
+    bytes: u64,
+    span_ns: Option<(i64, i64)>,
+    gaps: Vec<Gap>,
+}
+
+/// Lists the stores. Exit codes: 0 listed, 1 something couldn't be read, 2 it can't look.
+pub fn list(args: &StoreListArgs) -> u8 {
+    let (mut stores, mut faults) = (Vec::new(), Vec::new());
+    for path in &args.store {
+        match look(path) {
+            Ok(looked) => stores.push(looked),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if !faults.is_empty() {
+        return told(Err(NoResult::Refused(faults)));
+    }
+    let text = match args.json {
+        true => format!("{}\n", json_line(&object(&stores).to_string())),
+        false => stores.iter().map(words).collect(),
+    };
+    let code = told(Ok(text));
+    let faults: Vec<Fault> = stores.iter().flat_map(Looked::faults).collect();
+    faults.iter().for_each(speech::say_fault);
+    if faults.is_empty() { code } else { UNDONE }
+}
+
+fn look(path: &Path) -> Result<Looked, Fault> {
+    let store = Store::look(path)?;
+    let holds = store.holds();
+    let failed = |error| Fault::of("store").with_value(path.to_string_lossy()).error(&error);
+    let listing = listing::list(&store).map_err(failed)?;
+    let runs = runs(&listing.files);
+    Ok(Looked { path: path.to_path_buf(), listing, holds, runs })
+}
+
+/// The runs, by their begin.
+fn runs(files: &[Listed]) -> Vec<Run> {
+    let mut lanes = Lanes::default();
+    let mut runs: BTreeMap<[u8; 16], Run> = BTreeMap::new();
+    for Listed { bytes, contents, .. } in files {
+        let Ok(contents) = contents else { continue };
+        lanes.add(contents);
+        let run = runs.entry(contents.run_id).or_default();
+        run.id = contents.run_id;
+        run.files += 1;
+        run.packets += contents.packets();
+        run.bytes += bytes;
+        let spans = run.span_ns.into_iter().chain(contents.span_ns());
+        run.span_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    }
+    for (run, gap) in lanes.gaps() {
+        runs.entry(run).or_default().gaps.push(gap);
+    }
+    let mut runs: Vec<Run> = runs.into_values().collect();
+    runs.sort_by_key(|run| (run.span_ns, run.id));
+    runs
+}
+
+impl Looked {
+    /// What couldn't be read of it.
+    fn faults(&self) -> Vec<Fault> {
+        let fault = |file: &Listed| Fault::of_thing(self.path.join(file.name.path()).to_string_lossy());
+        let mut faults: Vec<Fault> = self.holds.as_ref().err().cloned().into_iter().collect();
+        for file in &self.listing.files {
+            match &file.contents {
+                Err(cause) => faults.push(fault(file).cause(cause.to_string())),
+                Ok(contents) => {
+                    if let Some(cause) = contents.index {
+                        let fault = fault(file).cause(cause.to_string());
+                        faults.push(fault.remedy("what its segments' feet say is listed all the same"));
+                    }
+                    if contents.unread > 0 && file.standing == Standing::Closed {
+                        let places = counted(contents.unread, "segment");
+                        faults.push(fault(file).cause(format!("{places} can't be read")));
+                    }
+                }
+            }
+        }
+        faults
+    }
+
+    fn is_held(&self, contents: &Contents) -> bool {
+        let span = contents.span_ns();
+        self.holds.as_ref().is_ok_and(|holds| span.is_some_and(|(min, max)| holds.cover(min, max)))
+    }
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Without the fraction of a second.
+fn second(ns: i64) -> String {
+    let text = iso(ns);
+    text.split('.').next().map_or(text.clone(), |begin| format!("{}Z", begin.trim_end_matches('Z')))
+}
+
+fn words(store: &Looked) -> String {
+    let Looked { path, listing, holds, runs } = store;
+    let mut text = String::new();
+    for run in runs {
+        let id = hex(&run.id);
+        let span = run.span_ns.map_or("no packets".to_string(), |(from_ns, to_ns)| {
+            let second = |ns: i64| ns - ns.rem_euclid(1_000_000_000);
+            between(second(from_ns), "to", second(to_ns))
+        });
+        text.push_str(&format!("run {}  {span}, {}\n", &id[..RUN_LETTERS], counted(run.packets, "packet")));
+        for file in &listing.files {
+            match &file.contents {
+                Ok(contents) if contents.run_id == run.id => {
+                    text.push_str(&line(file, contents, store.is_held(contents)));
+                }
+                _ => {}
+            }
+        }
+        if !run.gaps.is_empty() {
+            text.push_str(&format!("  missing: {}\n", missing(&run.gaps)));
+        }
+    }
+    for file in listing.files.iter().filter(|file| file.contents.is_err()) {
+        text.push_str(&format!("can't be read: {}\n", file.name.path().display()));
+    }
+    for hold in holds.iter().flat_map(Holds::list) {
+        let span = between(hold.from_ns, "to", hold.to_ns);
+        text.push_str(&format!("hold {}  {span}  {}\n", hold.id, hold.note));
+    }
+    if listing.foreign.count > 0 {
+        let names: Vec<String> =
+            listing.foreign.names.iter().map(|name| name.display().to_string()).collect();
+        let files = counted(listing.foreign.count as u64, "other file");
+        text.push_str(&format!("not the store's: {files}: {}\n", names.join(", ")));
+    }
+    let bytes = listing.files.iter().map(|file| file.bytes).sum();
+    let written = if listing.is_written { "; a run writes it" } else { "" };
+    text.push_str(&format!(
+        "{}: {}, {}, {}, {}{written}\n",
+        path.display(),
+        counted(runs.len() as u64, "run"),
+        counted(listing.files.len() as u64, "file"),
+        counted(runs.iter().map(|run| run.packets).sum(), "packet"),
+        size(bytes),
+    ));
+    text
+}
+
+/// One file.
+fn line(file: &Listed, contents: &Contents, held: bool) -> String {
+    let (begin, span) = match contents.span_ns() {
+        Some((min_ns, max_ns)) => (second(min_ns), span(max_ns - min_ns)),
+        None => ("no packets".to_string(), String::new()),
+    };
+    let state = match (file.standing, held) {
+        (Standing::Closed, true) => "held".to_string(),
+        (Standing::Growing, true) => "growing, held".to_string(),
+        (Standing::Closed, false) => String::new(),
+        (standing, _) => standing.name().to_string(),
+    };
+    let packets = number(contents.packets());
+    let text = format!(
+        "{:>7} {begin:>20} {span:>13} {packets:>12} {:>8}  {state}",
+        format!("{:06}", contents.number),
+        size(file.bytes)
+    );
+    format!("{}\n", text.trim_end())
+}
+
+/// What a run lacks: how much of each reason.
+fn missing(gaps: &[Gap]) -> String {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for gap in gaps {
+        *sums.entry(export::reason(gap.reason)).or_default() += gap.lost_max.unwrap_or(gap.lost_min);
+    }
+    let sums: Vec<String> =
+        sums.iter().map(|(reason, packets)| format!("{} {reason}", number(*packets))).collect();
+    let mut gaps = gaps.to_vec();
+    gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
+    format!("{} ({})", sums.join(", "), gaps_in_words(&gaps))
+}
+
+fn object(stores: &[Looked]) -> Value {
+    let stores: Vec<Value> = stores.iter().map(store_object).collect();
+    json!({ "stores": stores })
+}
+
+fn store_object(store: &Looked) -> Value {
+    let Looked { path, listing, holds, runs } = store;
+    let gap = |gap: &Gap| {
+        json!({
+            "from": iso(gap.from_ns),
+            "to": iso(gap.to_ns),
+            "reason": export::reason(gap.reason),
+            "lost_min": gap.lost_min,
+            "lost_max": gap.lost_max,
+        })
+    };
+    let of_run = |run: &Run| {
+        json!({
+            "run_id": hex(&run.id),
+            "from": run.span_ns.map(|span| iso(span.0)),
+            "to": run.span_ns.map(|span| iso(span.1)),
+            "files": run.files,
+            "packets": run.packets,
+            "bytes": run.bytes,
+            "missing": run.gaps.iter().map(gap).collect::<Vec<_>>(),
+        })
+    };
+    let of_file = |file: &Listed| {
+        let mut object = json!({
+            "name": file.name.path().to_string_lossy(),
+            "state": file.standing.name(),
+            "bytes": file.bytes,
+            "fault": file.contents.as_ref().err().map(ToString::to_string),
+        });
+        if let Ok(contents) = &file.contents {
+            let more = json!({
+                "run_id": hex(&contents.run_id),
+                "number": contents.number,
+                "link_type": contents.link_type.name(),
+                "filter": contents.filter,
+                "snap_len": contents.snap,
+                "interfaces": contents.interfaces.iter().filter(|one| one.has_packets()).map(|one| &one.name).collect::<Vec<_>>(),
+                "from": contents.span_ns().map(|span| iso(span.0)),
+                "to": contents.span_ns().map(|span| iso(span.1)),
+                "packets": contents.packets(),
+                "segments": contents.segments.len(),
+                "unread": contents.unread,
+                "fault": contents.index.map(|cause| cause.to_string()),
+                "held": store.is_held(contents),
+            });
+            if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+                object.extend(more);
+            }
+        }
+        object
+    };
+    let holds: Vec<Value> = holds
+        .iter()
+        .flat_map(Holds::list)
+        .map(|hold| json!({"id": hold.id, "from": iso(hold.from_ns), "to": iso(hold.to_ns), "note": hold.note}))
+        .collect();
+    json!({
+        "path": path.to_string_lossy(),
+        "volume": listing.volume.to_string(),
+        "written": listing.is_written,
+        "runs": runs.iter().map(of_run).collect::<Vec<_>>(),
+        "files": listing.files.iter().map(of_file).collect::<Vec<_>>(),
+        "holds": holds,
+        "foreign": listing.foreign.count,
+        "packets": runs.iter().map(|run| run.packets).sum::<u64>(),
+        "bytes": listing.files.iter().map(|file| file.bytes).sum::<u64>(),
+    })
+}

@@ -1,0 +1,323 @@
+//! Stores are listed and exported: what other programs read there is what was captured, in order, with its losses.
+
+mod run;
+
+use run::{Done, Place, finish, names, wirescope};
+use scope_store::StoredFile;
+use scope_testkit::oracle::{self, difference, every_tool_copies};
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn capture(link_types: &[u16], packets: usize) -> Capture {
+    let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
+    let interfaces = link_types.iter().enumerate().map(named).collect();
+    Conversations { interfaces, packets, vlan: 20, payload_max: 900, ..Conversations::default() }.capture()
+}
+
+/// A store with a run for each capture, and its files.
+fn store(place: &Place, captures: &[&Capture]) -> (PathBuf, Vec<PathBuf>) {
+    let folder = place.path("store");
+    for capture in captures {
+        let source = place.source(capture);
+        place.summary(&["--source", &source, "--store", folder.to_str().unwrap()]);
+    }
+    let days = names(&folder).into_iter().filter(|name| name.starts_with("20"));
+    let files =
+        days.flat_map(|day| names(&folder.join(&day)).into_iter().map(move |name| (day.clone(), name)));
+    let files = files.map(|(day, name)| folder.join(day).join(name)).collect();
+    (folder, files)
+}
+
+fn export(place: &Place, arguments: &[&str]) -> Done {
+    let mut command = wirescope(&["export", "--store"]);
+    command.arg(place.path("store")).args(arguments).current_dir(place.root());
+    finish(command)
+}
+
+/// Exports all that is asked for without a loss, and reads it.
+fn exported(place: &Place, file: &str, arguments: &[&str]) -> Capture {
+    let done = export(place, &[&["-w", file], arguments].concat());
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    read(&place.path(file))
+}
+
+fn read(path: &Path) -> Capture {
+    oracle::read(path).unwrap().capture
+}
+
+fn list(place: &Place, arguments: &[&str]) -> Done {
+    let mut command = wirescope(&["store", "list", "--store"]);
+    command.arg(place.path("store")).args(arguments);
+    finish(command)
+}
+
+/// What `capinfos` says is the comment of the file.
+fn comment(path: &Path) -> String {
+    let output = Command::new("capinfos").arg("-k").arg(path).output().expect("capinfos");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_was_captured_comes_out_with_times_lengths_and_interfaces_and_every_tool_copies_it() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET, ETHERNET], 3000);
+    store(&place, &[&input]);
+    let out = exported(&place, "out.pcapng", &[]);
+    assert_eq!(difference(&input, &out), None);
+    every_tool_copies(&place.path("out.pcapng")).unwrap();
+    let said = comment(&place.path("out.pcapng"));
+    assert!(said.contains("packets: 3000") && said.contains("complete"), "{said}");
+    let again = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(again.code(), Some(2));
+    assert!(again.stderr.contains("exists and is never overwritten"), "{}", again.stderr);
+    let pcap = exported(&place, "out.pcap", &[]);
+    let plain = |capture: &Capture| -> Vec<(i64, Vec<u8>, u32)> {
+        capture.packets.iter().map(|one| (one.time_ns, one.data.clone(), one.original_len)).collect()
+    };
+    assert_eq!(plain(&pcap), plain(&input));
+    assert_eq!(names(place.root()).iter().filter(|name| name.starts_with("out.")).count(), 2);
+}
+
+#[test]
+fn runs_that_overlap_in_time_come_out_as_one_in_order_and_a_copy_of_a_file_changes_nothing() {
+    let place = Place::new();
+    let (one, two) = (capture(&[ETHERNET], 2000), capture(&[ETHERNET, ETHERNET], 1500));
+    let (folder, files) = store(&place, &[&one, &two]);
+    let out = exported(&place, "out.pcapng", &[]);
+    assert_eq!(out.packets.len(), 3500);
+    assert!(out.packets.is_sorted_by_key(|packet| packet.time_ns));
+    let mut times: Vec<i64> = one.packets.iter().chain(&two.packets).map(|packet| packet.time_ns).collect();
+    times.sort();
+    assert_eq!(out.packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>(), times);
+    // The same file in another store: each packet once.
+    let second = place.path("second");
+    let name = files[0].strip_prefix(&folder).unwrap();
+    std::fs::create_dir_all(second.join(name).parent().unwrap()).unwrap();
+    std::fs::copy(&files[0], second.join(name)).unwrap();
+    let mark = "{\"version\":1,\"volume\":\"ff112233445566778899aabbccddeeff\"}\n";
+    std::fs::write(second.join("wirescope.store"), mark).unwrap();
+    let both = exported(&place, "both.pcapng", &["--store", second.to_str().unwrap()]);
+    assert_eq!(difference(&out, &both), None);
+}
+
+#[test]
+fn packets_whose_time_steps_back_come_out_in_order_of_time() {
+    let place = Place::new();
+    let mut input = capture(&[ETHERNET], 4000);
+    input.packets.reverse();
+    store(&place, &[&input]);
+    let out = exported(&place, "out.pcapng", &[]);
+    assert!(out.packets.is_sorted_by_key(|packet| packet.time_ns));
+    input.packets.sort_by_key(|packet| packet.time_ns);
+    let data = |capture: &Capture| -> Vec<Vec<u8>> {
+        let mut data: Vec<_> = capture.packets.iter().map(|one| (one.time_ns, one.data.clone())).collect();
+        data.sort();
+        data.into_iter().map(|(_, data)| data).collect()
+    };
+    assert_eq!(data(&out), data(&input));
+}
+
+#[test]
+fn a_span_has_both_its_ends_and_parts_have_each_packet_once() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 3000);
+    store(&place, &[&input]);
+    let (from, to) = (input.packets[700].time_ns, input.packets[2100].time_ns);
+    let at = |ns: i64| format!("@{}.{:09}", ns / SECOND, ns % SECOND);
+    let (from_text, to_text) = (at(from), at(to));
+    let out = exported(&place, "span.pcapng", &["--from", &from_text, "--to", &to_text]);
+    let inside: Vec<usize> =
+        (0..3000).filter(|&at| (from..=to).contains(&input.packets[at].time_ns)).collect();
+    assert_eq!(difference(&input.subset(&inside), &out), None);
+    for (split, name) in [("1s", "every"), ("1MiB", "size")] {
+        let done = export(&place, &["-w", &format!("{name}.pcapng"), "--split", split]);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let parts: Vec<String> =
+            names(place.root()).into_iter().filter(|part| part.starts_with(&format!("{name}_"))).collect();
+        assert!(parts.len() > 1 && parts[0] == format!("{name}_00001.pcapng"), "{parts:?}");
+        let mut times = Vec::new();
+        for part in &parts {
+            let path = place.path(part);
+            assert!(name != "size" || path.metadata().unwrap().len() <= 1 << 20, "{part}");
+            let packets = read(&path).packets;
+            let span = packets[packets.len() - 1].time_ns - packets[0].time_ns;
+            assert!(name != "every" || span < SECOND, "{part}: {span} ns");
+            times.extend(packets.iter().map(|packet| packet.time_ns));
+        }
+        assert_eq!(times, input.packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_second_link_type_has_a_file_of_its_own_and_a_pipe_says_what_it_leaves_out() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET, RAW], 1000);
+    store(&place, &[&input]);
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let (first, second) = match input.link_type(0) {
+        ETHERNET => (ETHERNET, (RAW, "out_RAW.pcapng")),
+        _ => (RAW, (ETHERNET, "out_EN10MB.pcapng")),
+    };
+    assert_eq!(difference(&input.of_link_type(first), &read(&place.path("out.pcapng"))), None);
+    assert_eq!(difference(&input.of_link_type(second.0), &read(&place.path(second.1))), None);
+    let line = format!("{} export --store store -w - > piped.pcapng", env!("CARGO_BIN_EXE_wirescope"));
+    let mut command = Command::new("bash");
+    command.args(["-c", &line]).current_dir(place.root());
+    let done = finish(command);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("a pipe holds one"), "{}", done.stderr);
+    assert_eq!(difference(&input.of_link_type(first), &read(&place.path("piped.pcapng"))), None);
+    every_tool_copies(&place.path("piped.pcapng")).unwrap();
+}
+
+#[test]
+fn a_damaged_segment_is_left_out_stated_and_costs_the_exit_code() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 3000);
+    let (_, files) = store(&place, &[&input]);
+    let stored = StoredFile::open(File::open(&files[0]).unwrap()).unwrap();
+    let facts = &stored.segments()[1];
+    File::options().write(true).open(&files[0]).unwrap().write_all_at(b"x", facts.offset + 1000).unwrap();
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("the segment at byte {}", facts.offset)), "{}", done.stderr);
+    let lost = u64::from(facts.foot.packets);
+    assert_eq!(read(&place.path("out.pcapng")).packets.len() as u64, 3000 - lost);
+    let said = comment(&place.path("out.pcapng"));
+    assert!(said.contains(&format!("at least {lost} and at most {lost} packets are missing")), "{said}");
+    assert!(said.contains("unreadable"), "{said}");
+}
+
+#[test]
+fn a_file_without_its_end_is_read_as_far_as_its_segments_hold_and_is_listed_with_what_is_wrong() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 3000);
+    let (_, files) = store(&place, &[&input]);
+    let stored = StoredFile::open(File::open(&files[0]).unwrap()).unwrap();
+    let end = stored.segments()[3].offset + stored.segment_bytes() as u64;
+    let left: u64 = stored.segments()[..4].iter().map(|facts| u64::from(facts.foot.packets)).sum();
+    let part = files[0].with_extension("pcapng.part");
+    std::fs::rename(&files[0], &part).unwrap();
+    File::options().write(true).open(&part).unwrap().set_len(end).unwrap();
+    let out = exported(&place, "out.pcapng", &[]);
+    assert_eq!(out.packets.len() as u64, left);
+    let listed = list(&place, &["--json"]);
+    assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let file = &listed["stores"][0]["files"][0];
+    assert_eq!((&file["state"], &file["packets"]), (&"to be recovered".into(), &left.into()));
+    // No head any more: listed with its fault, and nothing of it is given.
+    File::options().write(true).open(&part).unwrap().write_all_at(&[7; 64], 0).unwrap();
+    let listed = list(&place, &[]);
+    assert_eq!(listed.code(), Some(1));
+    assert!(
+        listed.stdout.contains("can't be read: ") && listed.stderr.contains("no store file"),
+        "{}",
+        listed.stderr
+    );
+    assert_eq!(export(&place, &["-w", "none.pcapng"]).code(), Some(1));
+    assert_eq!(read(&place.path("none.pcapng")).packets.len(), 0);
+}
+
+#[test]
+fn no_byte_of_a_small_store_file_changed_ends_in_a_wrong_packet_or_a_crash() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 40);
+    let (_, files) = store(&place, &[&input]);
+    let bytes = std::fs::read(&files[0]).unwrap();
+    let known = |packet: &Record| {
+        input.packets.iter().any(|one| (one.time_ns, &one.data) == (packet.time_ns, &packet.data))
+    };
+    for at in (0..bytes.len()).step_by(bytes.len() / 60) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x55;
+        std::fs::write(&files[0], &changed).unwrap();
+        let out = place.path("out.pcapng");
+        let done = export(&place, &["-w", "out.pcapng"]);
+        assert!(matches!(done.code(), Some(0 | 1)), "byte {at}: {:?} {}", done.code(), done.stderr);
+        assert!(read(&out).packets.iter().all(known), "byte {at}");
+        assert!(matches!(list(&place, &[]).code(), Some(0 | 1)), "byte {at}");
+        std::fs::remove_file(out).unwrap();
+    }
+}
+
+#[test]
+fn raw_records_hold_every_packet_and_what_is_too_long_is_truncated_and_counted() {
+    let place = Place::new();
+    let mut input = capture(&[ETHERNET], 500);
+    let last_ns = input.packets[499].time_ns;
+    input.insert(Record::new(last_ns + 1, vec![9; 80]).snapped(70));
+    store(&place, &[&input]);
+    let done = export(&place, &["-w", "out.raw", "--format", "hpcap"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let bytes = std::fs::read(place.path("out.raw")).unwrap();
+    let mut rest = &bytes[..];
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, &byte| sum << 8 | u64::from(byte));
+    for packet in &input.packets {
+        let (head, behind) = rest.split_at(12);
+        let time_ns = (number(&head[..4]) * SECOND as u64 + number(&head[4..8])) as i64;
+        let (data, behind) = behind.split_at(number(&head[8..10]) as usize);
+        let read = (time_ns, data, number(&head[10..]) as u32);
+        assert_eq!(read, (packet.time_ns, &packet.data[..], packet.original_len));
+        rest = behind;
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn what_can_t_be_meant_is_refused_with_its_remedy() {
+    let place = Place::new();
+    let (folder, _) = store(&place, &[&capture(&[ETHERNET], 10)]);
+    let inside = folder.join("x.pcapng");
+    for (arguments, words) in [
+        (&["-w", "x.pcapng", "--from", "soon"][..], "--from: 'soon' is no time"),
+        (&["-w", "x.pcapng", "--from", "@5", "--to", "@4"], "--to: the span ends before it begins"),
+        (
+            &["-w", "x.pcapng", "--split", "60"],
+            "--split: '60' may be a size or a time; write e.g. 1GiB or 60s",
+        ),
+        (&["-w", "x.pcapng", "--split", "1KiB"], "is less than 1 MiB"),
+        (&["-w", "-", "--split", "60s"], "--split: standard output is one file"),
+        (&["-w", "x.pcapng.gz"], "would not be compressed"),
+        (&["-w", "none/x.pcapng"], "no such folder"),
+        (&["-w", inside.to_str().unwrap()], "would stand in the store"),
+        (&["-w", "x.pcapng", "--store", "."], "it is no store: it lacks wirescope.store"),
+        (&["-w", "x.pcapng", "--store", "store"], "is given twice"),
+    ] {
+        let done = export(&place, arguments);
+        assert_eq!(done.code(), Some(2), "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains(words), "{arguments:?}: {}", done.stderr);
+    }
+    assert!(!place.path("x.pcapng").exists());
+}
+
+#[test]
+fn a_store_is_listed_by_runs_and_files_on_lines_of_80_columns() {
+    let place = Place::new();
+    let (one, two) = (capture(&[ETHERNET], 2000), capture(&[ETHERNET, RAW], 1500));
+    let (folder, _) = store(&place, &[&one, &two]);
+    std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+    let listed = list(&place, &[]);
+    assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("run ")).count(), 2, "{}", listed.stdout);
+    assert_eq!(lines.iter().filter(|line| line.starts_with(" 00000")).count(), 3, "{}", listed.stdout);
+    assert!(
+        lines.iter().all(|line| line.starts_with('/') || line.chars().count() <= 80),
+        "{}",
+        listed.stdout
+    );
+    assert!(lines.iter().any(|line| line.contains("1 other file: notes.txt")), "{}", listed.stdout);
+    let total = lines[lines.len() - 1];
+    assert!(total.contains("2 runs, 3 files, 3,500 packets"), "{total}");
+    let json: serde_json::Value = serde_json::from_str(&list(&place, &["--json"]).stdout).unwrap();
+    let store = &json["stores"][0];
+    assert_eq!((&store["packets"], &store["foreign"]), (&3500.into(), &1.into()));
+    assert_eq!(store["files"][0]["link_type"], "EN10MB");
+}
