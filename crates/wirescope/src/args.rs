@@ -127,18 +127,14 @@ pub struct ExportArgs {
     /// Up to this time, which belongs to the span [default: the last packet]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
-    /// The new file; '-' is standard output
-    ///
-    /// A file holds one link type: packets of others go into FILE_LINKTYPE.
+    /// The new file; '-' is standard output. It holds one link type: others go into FILE_LINKTYPE
     #[arg(short = 'w', long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub write: PathBuf,
-    /// Begin a new file at this size, such as 1GiB, or after this time, such as 60s
-    ///
-    /// The files are FILE_00001, FILE_00002 and so on.
+    /// Begin a new file at this size, such as 1GiB, or after this time, such as 60s: FILE_00001 and so on
     #[arg(long, value_name = "SIZE|TIME")]
     pub split: Option<String>,
-    /// The form of the files [default: pcapng, or pcap for FILE.pcap]
-    #[arg(long, value_name = "FORM", value_parser = ["pcapng", "pcap", "hpcap"])]
+    /// The form of the files: pcapng, pcap or hpcap [default: pcapng, or pcap for FILE.pcap]
+    #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "hpcap"]))]
     pub format: Option<String>,
 }
 

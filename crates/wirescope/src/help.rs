@@ -232,7 +232,7 @@ Examples:
 pub const EXPORT_EXAMPLES: &str = "\
 Exit codes:
   0  all packets that the stores have of the span were written
-  1  something stored could not be read or written, or does not fit the form
+  1  something could not be read or written, or does not fit the form
   2  refused before anything was written
 
 Examples:
