@@ -63,7 +63,7 @@ fn slow(volume: &VolumeFacts, found: &mut Vec<Finding>) {
     );
     let remedies = [
         "Store on several disks, which share the load: --store DIR1 --store DIR2",
-        "Store less: --store-filter EXPR, or --store-snap 128",
+        "Record less: --prefilter EXPR, or --snap-len 128",
         "Bridge short stalls with more memory: a larger --ring, or --store-behind 50%",
     ];
     found.push(Finding::loss("store_slow", Stage::Store, Sureness::Certain, volume.missed, cause, &remedies));

@@ -204,6 +204,7 @@ mod tests {
             status_every: MINUTE,
             folder: None,
             dump: DumpPlan::default(),
+            store: None,
             ring_out: None,
             config: String::new(),
             rights: None,
@@ -290,7 +291,13 @@ mod tests {
 
     fn change(name: &str) -> Order {
         Order::Reload(Reload::Take(Box::new(Change {
-            live: Live { triggers: vec![trigger(name, "")], before_ns: 5, dumps_max: 8, exit_after: None },
+            live: Live {
+                triggers: vec![trigger(name, "")],
+                before_ns: 5,
+                dumps_max: 8,
+                exit_after: None,
+                store_bounds: Vec::new(),
+            },
             changed: vec!["trigger".to_string()],
             kept: vec!["ring: can't change".to_string()],
         })))

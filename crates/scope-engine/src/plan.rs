@@ -61,10 +61,6 @@ pub struct StorePlan {
     pub flush: Duration,
     /// Bytes of the ring that it may hold while disks are slow.
     pub behind: u64,
-    /// Only packets that it matches are stored.
-    pub filter: Option<Filter>,
-    /// At most so many bytes of each packet are stored; 0: all.
-    pub snap: u32,
     /// Each file's hash joins a chain.
     pub chain: bool,
 }

@@ -140,7 +140,9 @@ pub(crate) struct StatusTaker {
     workers: Vec<(u64, u64)>,
     /// How often every worker had come round at the last status.
     rounds: Vec<u64>,
-    /// The same per dump.
+    /// Bytes that each volume had stored at the last status.
+    stored: Vec<u64>,
+    /// The same as of workers per dump.
     dumps: BTreeMap<u64, (u64, u64)>,
     dropped: Drops,
     dropped_told: Drops,
@@ -158,6 +160,7 @@ impl StatusTaker {
             live,
             began: now,
             last: now,
+            stored: Vec::new(),
             dumps: BTreeMap::new(),
             dropped: Drops::default(),
             dropped_told: Drops::default(),
@@ -176,7 +179,12 @@ impl StatusTaker {
         let stores = shared.stores.as_ref().map(Stores::reports).unwrap_or_default(); // before what is published
         let counters = shared.ring.counters();
         let total = counters.total();
-        let stores = settle(stores, Amount::new(total.stored_packets, total.stored_bytes));
+        let mut stores = settle(stores, Amount::new(total.stored_packets, total.stored_bytes));
+        self.stored.resize(stores.len(), 0);
+        for (report, before) in stores.iter_mut().zip(&mut self.stored) {
+            let now = report.stored.bytes;
+            report.bytes_per_s = (now - std::mem::replace(before, now).min(now)) as f64 / seconds;
+        }
         self.dropped = total.dropped;
         let workers: Vec<WorkerStatus> = (0..self.names.len())
             .map(|index| {

@@ -14,10 +14,10 @@ use scope_ring::{Ring, SegmentReader};
 use scope_spelling::time::iso;
 use scope_store::disk::Disk;
 use scope_store::io::{Want, Way};
-use scope_store::report::{Amount, VolumeReport, VolumeState, share_out_behind};
+use scope_store::report::{Amount, News, VolumeReport, VolumeState, share_out_behind};
 use scope_store::retain::Bounds;
 use scope_store::volume::{MARK, Place, Volume, VolumeId};
-use scope_store::volume_writer::{News, Shared, Turn, VolumeWriter, WriterPlan};
+use scope_store::volume_writer::{Shared, Turn, VolumeWriter, WriterPlan};
 use scope_store::{Dealer, io};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +53,7 @@ impl OpenStores {
         decision: Option<&Decision>,
     ) -> Result<OpenStores, EngineError> {
         let owner = decision.and_then(Decision::user).map(|user| (user.uid, user.gid));
+        let chains = plan.chain;
         let mut volumes = Vec::new();
         for (index, volume) in plan.volumes.iter().enumerate() {
             let fault = |cause: std::io::Error| EngineError::System {
@@ -68,6 +69,7 @@ impl OpenStores {
                 file_bytes: volume.file_bytes,
                 flush: plan.flush,
                 bounds: bounds.get(index).copied().unwrap_or_default(),
+                chain: chains,
             };
             volumes.push(OpenVolume { volume: opened, folder, disk, recovery, way, plan });
         }
@@ -213,14 +215,14 @@ fn span(span_ns: (i64, i64)) -> Span {
 fn log(events: &Events, volume: &str, news: News, warnings: &mut Vec<String>) {
     let volume = volume.to_string();
     match news {
-        News::File { name, span_ns, packets, bytes, cut_off } => events.log(StoreFile {
+        News::File { name, span_ns, packets, bytes, cut_off, head } => events.log(StoreFile {
             volume,
             file: name.display().to_string(),
             span: Flat(span(span_ns.unwrap_or((0, 0)))),
             packets,
             bytes,
             cut_off: Rare(cut_off),
-            hash: Rare(None),
+            hash: Rare(head.map(|head| head.to_string())),
         }),
         News::Deleted(deleted) => {
             let totals = deleted.totals.unwrap_or_default();

@@ -177,6 +177,7 @@ pub(crate) fn volume(report: &VolumeReport, heard_ns: Option<i64>) -> counts::Vo
         state: report.state.word().to_string(),
         way: report.way.clone(),
         error: report.error.clone(),
+        chain: report.chain.map(|head| head.to_string()),
         missed_span: report.missed_span_ns.map(|(from_ns, to_ns)| span(from_ns, to_ns)),
     }
 }

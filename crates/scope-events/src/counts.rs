@@ -279,7 +279,7 @@ facts! {
         path: String,
         /// what is on its disk for good, of this run
         stored: Amount,
-        /// what `--store-filter` left out
+        /// what was left out on purpose; always nothing for now
         filtered: Amount,
         /// what the ring recycled before it was written
         missed: Amount,
@@ -303,6 +303,8 @@ facts! {
         way: String,
         /// why it fails; null: it does not
         error: Option<String>,
+        /// with --store-chain: the head of the chain; null: no file is in it yet
+        chain: Option<String>,
         /// first and last time of what it missed; null: nothing, or unknown
         missed_span: Option<Span>,
     }

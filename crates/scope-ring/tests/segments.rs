@@ -3,8 +3,8 @@
 mod stand;
 
 use proptest::prelude::*;
-use scope_ring::budget::PinBudget;
 use scope_packet::KeyEntry;
+use scope_ring::budget::PinBudget;
 use scope_ring::{Append, SegmentReader, Taken};
 use stand::{Dice, KIB, add_interface, feed, feed_segments, lane, ring};
 use std::sync::Arc;

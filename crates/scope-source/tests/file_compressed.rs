@@ -362,6 +362,28 @@ fn empty_members_without_end_do_not_hold_up_a_poll() {
     assert!(nothing >= 5, "{nothing} polls came back without anything");
 }
 
+/// The length in a frame's header is held against what came out with the last block: that block is bad as a
+/// whole, though zstd hands out its bytes one by one where they come one by one. Found by fuzzing.
+#[test]
+fn the_last_block_of_a_frame_with_a_wrong_length_is_left_out_whole() {
+    let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
+    let bytes = pcap.packet(5, b"one").packet(6, b"two").done();
+    let stored =
+        |last: u32, part: &[u8]| [&(((part.len() as u32) << 3) | last).to_le_bytes()[..3], part].concat();
+    let (first, last) = bytes.split_at(43);
+    let frame = [
+        &0xfd2f_b528u32.to_le_bytes()[..],
+        &[0xa0],                    // one segment, its length in 4 bytes
+        &1280u32.to_le_bytes()[..], // which is wrong
+        &stored(0, first),
+        &stored(1, last),
+    ]
+    .concat();
+    let read = read_bytes(&frame).unwrap();
+    assert_eq!((read.counters.received, read.warnings.len()), (1, 1), "{:?}", read.warnings);
+    assert_eq!(essence(Ok(read)), essence(dribbled(&frame)));
+}
+
 #[test]
 fn a_thousand_cut_and_flipped_mutants_read_the_same_in_one_piece_and_in_small_ones() {
     let mut noise = 1u64;

@@ -282,23 +282,51 @@ impl ChainWriter {
     }
 }
 
-/// The hash of a whole file, with 1 MiB of memory; `each` gets the bytes of each reading.
+/// The hash of a whole file, reading by reading, for whoever does other things between them. It has 1 MiB of memory.
+#[derive(Debug)]
+pub struct Hashing {
+    hasher: Box<blake3::Hasher>,
+    buffer: Vec<u8>,
+    at: u64,
+}
+
+impl Default for Hashing {
+    /// Nothing was read yet.
+    fn default() -> Hashing {
+        Hashing { hasher: Box::default(), buffer: vec![0; READ_BYTES], at: 0 }
+    }
+}
+
+impl Hashing {
+    /// Takes up to 1 MiB more. The hash, where nothing more is to be read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn step(&mut self, file: &File) -> io::Result<Option<Digest>> {
+        let read = loop {
+            match file.read_at(&mut self.buffer, self.at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.hasher.update(&self.buffer[..read]);
+        self.at += read as u64;
+        Ok((read == 0).then(|| Digest(*self.hasher.finalize().as_bytes())))
+    }
+}
+
+/// The hash of a whole file; `each` gets the bytes of each reading.
 ///
 /// # Errors
 /// The system's.
 pub fn hash_of(file: &File, mut each: impl FnMut(u64)) -> io::Result<Digest> {
-    let (mut hasher, mut buffer, mut at) = (blake3::Hasher::new(), vec![0; READ_BYTES], 0);
+    let mut hashing = Hashing::default();
     loop {
-        let read = match file.read_at(&mut buffer, at) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            return Ok(Digest(*hasher.finalize().as_bytes()));
+        let before = hashing.at;
+        if let Some(digest) = hashing.step(file)? {
+            return Ok(digest);
         }
-        hasher.update(&buffer[..read]);
-        at += read as u64;
-        each(read as u64);
+        each(hashing.at - before);
     }
 }
 

@@ -90,6 +90,8 @@ struct Slot {
     state: SlotState,
     /// Packets that were flushed.
     flushed: u32,
+    /// Packets that the file was given: those of a closed segment that waits, too.
+    given: u32,
     /// Packets that are kept, and whether the closed segment is.
     kept: u32,
     kept_closed: bool,
@@ -272,13 +274,21 @@ impl FileWriter {
     /// another one.
     pub fn unkept(&self) -> impl Iterator<Item = (SegmentId, Range<u64>)> + '_ {
         self.slots.iter().filter_map(|slot| {
-            let given = match &slot.state {
-                SlotState::Open => slot.flushed,
-                SlotState::Closed(entry) => entry.foot.packets,
-                SlotState::Empty => 0,
-            };
-            (given > slot.kept).then(|| (slot.id, slot.numbers(given)))
+            let stays = !matches!(slot.state, SlotState::Empty);
+            (stays && slot.given > slot.kept).then(|| (slot.id, slot.numbers(slot.given)))
         })
+    }
+
+    /// Whether it has a slot of a segment, open or closed, and may still keep it.
+    pub fn has(&self, id: SegmentId) -> bool {
+        let stays = |slot: &Slot| slot.id == id && !matches!(slot.state, SlotState::Empty);
+        self.is_growing() && self.slots.iter().any(stays)
+    }
+
+    /// Whether it was given the closed segment, and may still keep it.
+    pub fn has_closed(&self, id: SegmentId) -> bool {
+        let waits = |waiting: &Waiting| matches!(waiting, Waiting::Close(_, segment) if segment.id() == id);
+        self.has(id) && (!self.has_open(id) || self.waiting.iter().any(waits))
     }
 
     /// Whether a segment has an open slot here.
@@ -303,7 +313,10 @@ impl FileWriter {
         if committed.packets == 0 {
             return Given::Taken;
         }
-        let Some(index) = self.slot_for(&segment, committed) else { return Given::Full(segment) };
+        let Some(index) = self.slot_for(&segment, committed).filter(|&index| !self.is_waiting(index)) else {
+            return Given::Full(segment);
+        };
+        self.slots[index].given = committed.packets;
         self.waiting.push(Waiting::Close(index, segment));
         self.go_on(disk);
         Given::Taken
@@ -338,6 +351,7 @@ impl FileWriter {
         let Some((_, flushed)) = self.open.get_mut(&segment.id()) else { return };
         if let Some(puts) = flushed.get_or_insert_default().flush(segment, committed) {
             self.slots[index].flushed = committed.packets;
+            self.slots[index].given = committed.packets;
             self.put(disk, index, puts);
         }
     }
@@ -423,6 +437,7 @@ impl FileWriter {
                 first_packet: segment.first_packet(),
                 state: SlotState::Open,
                 flushed: 0,
+                given: 0,
                 kept: 0,
                 kept_closed: false,
                 writes: 0,

@@ -17,7 +17,7 @@ use crate::disk::{Disk, Finished};
 use crate::file_writer::{FileWriter, Given, Kept, Stage, file_of};
 use scope_packet::segment::SegmentId;
 use scope_ring::Pinned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -49,7 +49,8 @@ pub enum Event {
         name: PathBuf,
         /// The system's own words.
         error: io::Error,
-        /// Packets that it was given and that aren't safe: those that the ring still has may be given again.
+        /// Packets that it was given, that aren't safe, and that no other file has: the segments that the
+        /// ring still has may be given again.
         unkept: Vec<(SegmentId, Range<u64>)>,
     },
 }
@@ -63,6 +64,8 @@ pub struct Files {
     /// The oldest first.
     files: Vec<File>,
     events: Vec<Event>,
+    /// Segments that the ring has no more, as long as a slot of them is open.
+    gone: BTreeSet<SegmentId>,
     /// No further segment comes.
     ending: bool,
     /// Up to where packets of segments that aren't closed are reported as kept.
@@ -156,11 +159,9 @@ impl Files {
         self.look(disk, flushed)
     }
 
-    /// A segment that was flushed isn't in the ring any more: it ends with its last flush.
+    /// A segment isn't in the ring any more: what was flushed of it, if anything, ends with its last flush.
     pub fn cut(&mut self, disk: &mut dyn Disk, id: SegmentId) {
-        if let Some(file) = self.files.iter_mut().rev().find(|file| file.writer.has_open(id)) {
-            file.writer.cut(disk, id);
-        }
+        self.gone.insert(id);
         self.gather(disk);
     }
 
@@ -222,6 +223,7 @@ impl Files {
             }
         }
         self.let_go();
+        self.cut_gone(disk);
         // A file that was removed is over at once: then it is the next one's turn.
         while let Some(index) = self.files.iter().position(|file| !file.failed)
             && (self.ending || index + 1 < self.files.len())
@@ -238,16 +240,33 @@ impl Files {
         }
     }
 
+    /// Cuts what the ring has no more in the newest file that has it; once that is kept, older ones retire
+    /// it. Where the disk fails that file first, it is the next older one's turn.
+    fn cut_gone(&mut self, disk: &mut dyn Disk) {
+        for id in std::mem::take(&mut self.gone) {
+            if let Some(file) = self.files.iter_mut().rfind(|file| file.writer.has(id)) {
+                file.writer.cut(disk, id);
+            }
+            if self.files.iter().any(|file| file.writer.has_open(id)) {
+                self.gone.insert(id);
+            } else if !self.files.iter().any(|file| file.writer.has(id)) {
+                self.kept.remove(&id);
+            }
+        }
+    }
+
     /// Reports what became of files, and forgets those that are over.
     fn let_go(&mut self) {
-        for file in &mut self.files {
+        for index in 0..self.files.len() {
+            let file = &self.files[index];
             let name = || file.writer.name().to_path_buf();
             match file.writer.stage() {
                 Stage::Failed(error) if !file.failed => {
                     let error = io::Error::new(error.kind(), error.to_string());
-                    let unkept = file.writer.unkept().collect();
+                    let moved = |id: SegmentId| self.files.iter().any(|file| file.writer.has_closed(id));
+                    let unkept = file.writer.unkept().filter(|&(id, _)| !moved(id)).collect();
                     self.events.push(Event::Failed { name: name(), error, unkept });
-                    file.failed = true;
+                    self.files[index].failed = true;
                 }
                 Stage::Whole => {
                     let (holds, bytes) = (file.writer.holds(), file.writer.bytes());

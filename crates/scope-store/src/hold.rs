@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! {"version":1,"next":3,"holds":[
-//! {"id":2,"from":"2026-11-20T14:00:00.000000000Z","to":"2026-11-20T15:00:00.000000000Z",
-//!  "note":"incident 4711","made":"2026-11-21T08:00:00.000000000Z"}
+//! {"from":"2026-11-20T14:00:00.000000000Z","id":2,"made":"2026-11-21T08:00:00.000000000Z",
+//!  "note":"incident 4711","to":"2026-11-20T15:00:00.000000000Z"}
 //! ]}
 //! ```
 //! Both ends belong to the span. Numbers rise and are never given twice. The file is replaced whole; who may

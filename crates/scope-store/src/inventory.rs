@@ -5,26 +5,13 @@ use crate::disk::{self, Disk, Standing};
 use crate::index::{self, Totals};
 use crate::name::FileName;
 use crate::recover;
-use crate::report::{Amount, VolumeState};
+use crate::report::{Deleted, VolumeState};
 use crate::retain::{Bound, Bounds, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign};
 use scope_spelling::figures::size;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// A file that was deleted.
-#[derive(Clone, Debug)]
-pub struct Deleted {
-    /// Its name, below the volume's folder.
-    pub name: PathBuf,
-    /// What its index said of it; `None`: it couldn't be read.
-    pub totals: Option<Totals>,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// The bound that it stood against, in words.
-    pub why: &'static str,
-}
 
 /// Why nothing more can be stored.
 #[derive(Debug)]
@@ -271,13 +258,6 @@ impl Inventory {
             self.totals.remove(at);
         }
         failure.map_or(Ok(()), Err)
-    }
-}
-
-impl Deleted {
-    /// Packets that it held.
-    pub fn amount(&self) -> Amount {
-        self.totals.map_or(Amount::default(), |totals| Amount::new(totals.packets, totals.block_bytes))
     }
 }
 

@@ -22,6 +22,7 @@
 //! Absent for now: volumes, search.
 
 pub mod chain;
+pub mod chaining;
 pub mod checks;
 pub mod closing;
 pub mod dealer;

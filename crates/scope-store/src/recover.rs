@@ -53,6 +53,8 @@ pub enum Outcome {
 pub struct Recovered {
     /// Its growing name.
     pub name: PathBuf,
+    /// The run that wrote it; zeros where its head can't be read.
+    pub run_id: [u8; 16],
     /// What became of it.
     pub outcome: Outcome,
     /// What it holds now.
@@ -147,6 +149,7 @@ impl Recovery {
         let mut report = Recovered::nothing_yet(&standing.name);
         match open(disk, standing) {
             Ok(opened) => {
+                report.run_id = opened.0.run_id;
                 self.walk = Some(Walk::begin(report, standing, opened));
                 None
             }
@@ -296,6 +299,7 @@ impl Recovered {
     fn nothing_yet(name: &Path) -> Recovered {
         Recovered {
             name: name.to_path_buf(),
+            run_id: [0; 16],
             outcome: Outcome::Removed,
             holds: Holds::default(),
             cut: Cut::default(),

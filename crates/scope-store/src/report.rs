@@ -1,5 +1,7 @@
 //! What a volume says of itself: figures of one run, and where it stands.
 
+use crate::chain::Digest;
+use crate::index::Totals;
 use std::path::PathBuf;
 
 /// Packets and their captured bytes.
@@ -91,14 +93,64 @@ pub struct VolumeReport {
     pub newest_ns: Option<i64>,
     /// Its files.
     pub files: u64,
-    /// Bytes of files written by this run.
-    pub written_bytes: u64,
+    /// Captured bytes that it stored per second since the last look; filled in by whoever looks.
+    pub bytes_per_s: f64,
     /// Where it stands.
     pub state: VolumeState,
     /// Why it fails, or has no room.
     pub error: Option<String>,
     /// How it writes, and why not faster.
     pub way: String,
+    /// Head of the chain, with one.
+    pub chain: Option<Digest>,
+}
+
+/// A file that was deleted.
+#[derive(Clone, Debug)]
+pub struct Deleted {
+    /// Its name, below the volume's folder.
+    pub name: PathBuf,
+    /// What its index said of it; `None`: it couldn't be read.
+    pub totals: Option<Totals>,
+    /// Bytes that it took.
+    pub bytes: u64,
+    /// The bound that it stood against, in words.
+    pub why: &'static str,
+}
+
+impl Deleted {
+    /// Packets that it held.
+    pub fn amount(&self) -> Amount {
+        self.totals.map_or(Amount::default(), |totals| Amount::new(totals.packets, totals.block_bytes))
+    }
+}
+
+/// Something that a volume has to tell.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A file is whole.
+    File {
+        /// Its name, below the volume's folder.
+        name: PathBuf,
+        /// First and last time of its packets, ns.
+        span_ns: Option<(i64, i64)>,
+        /// Packets.
+        packets: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// Of a file that a dead run left: packets known to be cut off.
+        cut_off: Option<u64>,
+        /// With a chain: its head behind this file.
+        head: Option<Digest>,
+    },
+    /// A file was deleted.
+    Deleted(Deleted),
+    /// The state changed.
+    State(VolumeState, String),
+    /// Packets were recycled before they were written.
+    Missed(Amount, Option<(i64, i64)>),
+    /// Something worth a warning.
+    Warning(String),
 }
 
 /// Shares what was published and is in no other column out among the volumes, so that over all of them published =

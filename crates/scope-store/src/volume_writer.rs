@@ -10,6 +10,8 @@
 //! ```
 //! It is driven by a thread that calls [`VolumeWriter::turn`]. A disk that hangs holds up that thread alone.
 
+use crate::chaining::Chaining;
+use crate::chaining::Whole;
 use crate::dealer::{Dealer, Job};
 use crate::disk::Disk;
 use crate::file::head;
@@ -20,14 +22,15 @@ use crate::inventory::{Inventory, NoRoom};
 use crate::io::Way;
 use crate::name::FileName;
 use crate::recover::{Outcome, Recovery};
-use crate::report::{Amount, VolumeReport, VolumeState};
+use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::volume::Volume;
+use scope_folder::Folder;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,32 +49,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const LAST_TRIES: u32 = 3;
 /// News that nobody has read: older ones are forgotten.
 const NEWS_MAX: usize = 1024;
-
-/// Something that a volume has to tell.
-#[derive(Clone, Debug)]
-pub enum News {
-    /// A file is whole.
-    File {
-        /// Its name, below the volume's folder.
-        name: PathBuf,
-        /// First and last time of its packets, ns.
-        span_ns: Option<(i64, i64)>,
-        /// Packets.
-        packets: u64,
-        /// Its bytes.
-        bytes: u64,
-        /// Of a file that a dead run left: packets known to be cut off.
-        cut_off: Option<u64>,
-    },
-    /// A file was deleted.
-    Deleted(crate::inventory::Deleted),
-    /// The state changed.
-    State(VolumeState, String),
-    /// Packets were recycled before they were written.
-    Missed(Amount, Option<(i64, i64)>),
-    /// Something worth a warning.
-    Warning(String),
-}
 
 /// What all volumes of a run share.
 pub struct Shared {
@@ -148,6 +125,8 @@ pub struct WriterPlan {
     pub flush: Duration,
     /// What the volume may take.
     pub bounds: Bounds,
+    /// Whether files are chained.
+    pub chain: bool,
 }
 
 /// What became of a turn.
@@ -189,7 +168,11 @@ pub struct VolumeWriter {
     missed: Missing,
     failing: Option<Failing>,
     tries_at_end: u32,
-    recovery: Option<(Recovery, Box<dyn Disk + Send>)>,
+    recovery: Option<Recovery>,
+    recovery_disk: Box<dyn Disk + Send>,
+    /// Growing names of files that the disk failed in this run: recovery closes them once it works again.
+    failed: Vec<PathBuf>,
+    chaining: Option<Chaining>,
 }
 
 /// What was missed since it was told last.
@@ -213,6 +196,8 @@ struct Maker {
     file_bytes: u64,
     number: u32,
     no_room: Option<NoRoom>,
+    /// When the newest file of each link type was begun.
+    begun: BTreeMap<u16, Instant>,
 }
 
 impl Maker {
@@ -232,6 +217,7 @@ impl Maker {
         let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
         let writer = FileWriter::create(disk, plan)?;
         self.inventory.begun(name, writer.reserve_bytes());
+        self.begun.insert(link_type.0, Instant::now());
         Ok(writer)
     }
 }
@@ -251,6 +237,7 @@ impl VolumeWriter {
         plan: WriterPlan,
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
+        let chain_folder = Folder::open(volume.folder().path())?;
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds)?;
         let now = Instant::now();
         let mut news = VecDeque::new();
@@ -273,7 +260,7 @@ impl VolumeWriter {
             way: way.to_string(),
             ..VolumeReport::default()
         };
-        let recovery = (!growing.is_empty()).then(|| (Recovery::new(growing), recovery_disk));
+        let recovery = (!growing.is_empty()).then(|| Recovery::new(growing));
         let mut writer = VolumeWriter {
             shared: shared.clone(),
             index,
@@ -287,6 +274,7 @@ impl VolumeWriter {
                 file_bytes: plan.file_bytes,
                 number,
                 no_room: None,
+                begun: BTreeMap::new(),
             },
             flush: plan.flush,
             flushed_at: now,
@@ -298,6 +286,9 @@ impl VolumeWriter {
             failing: None,
             tries_at_end: 0,
             recovery,
+            recovery_disk,
+            failed: Vec::new(),
+            chaining: plan.chain.then(|| Chaining::new(chain_folder)),
         };
         if let Some(no_room) = no_room {
             writer.set_state(no_room.state, no_room.words);
@@ -336,7 +327,8 @@ impl VolumeWriter {
                 files.end(&mut *self.disk);
             }
             self.take_events();
-            if self.files.values().all(|files| files.writers().next().is_none()) && !self.recover() {
+            let written = self.files.values().all(|files| files.writers().next().is_none());
+            if written && !self.recover() && !self.chain() {
                 self.count_rest();
                 return self.over();
             }
@@ -344,6 +336,7 @@ impl VolumeWriter {
         } else if !busy && self.recover() {
             busy = true;
         }
+        busy |= !ends && self.chain();
         self.tell(false);
         if busy { Turn::Busy } else { Turn::Idle }
     }
@@ -478,14 +471,8 @@ impl VolumeWriter {
                 Event::Kept(kept) => self.count_kept(&kept),
                 Event::Whole { name, holds, bytes } => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &holds, Some(bytes));
-                    self.report.written_bytes += bytes;
-                    self.note(News::File {
-                        name,
-                        span_ns: holds.span,
-                        packets: holds.packets,
-                        bytes,
-                        cut_off: None,
-                    });
+                    let run_id = self.maker.ring.run_id();
+                    self.note_file(Whole { name, holds, bytes, cut_off: None, run_id });
                 }
                 Event::Removed { name } => self.maker.inventory.gone(&name),
                 Event::Failed { name, error, unkept } => {
@@ -495,6 +482,7 @@ impl VolumeWriter {
                         name.display()
                     )));
                     self.fail(&error);
+                    self.failed.push(crate::closing::growing(&name));
                     for (id, _) in unkept {
                         self.give_again(id);
                     }
@@ -575,6 +563,33 @@ impl VolumeWriter {
         }
     }
 
+    /// A file is whole: it is told, with a chain once its hash is known.
+    fn note_file(&mut self, whole: Whole) {
+        match &mut self.chaining {
+            Some(chaining) => chaining.add(whole),
+            None => self.note(whole.news(None)),
+        }
+    }
+
+    /// A step of the chain; whether there is more.
+    fn chain(&mut self) -> bool {
+        let Some(chaining) = &mut self.chaining else { return false };
+        match chaining.step() {
+            Some(Ok((whole, head))) => {
+                self.report.chain = Some(head);
+                self.note(whole.news(Some(head)));
+            }
+            Some(Err((whole, error))) => {
+                let path = self.report.path.display();
+                let warning = format!("{path}: {} isn't in the chain: {error}", whole.name.display());
+                self.note(News::Warning(warning));
+                self.note(whole.news(None));
+            }
+            None => {}
+        }
+        self.chaining.as_ref().is_some_and(Chaining::has_work)
+    }
+
     fn set_state(&mut self, state: VolumeState, words: String) {
         let changed = self.report.state != state || self.report.error.as_deref() != Some(&words);
         (self.report.state, self.report.error) =
@@ -613,11 +628,26 @@ impl VolumeWriter {
             Err(no_room) if no_room.state == VolumeState::Failing => {}
             Err(no_room) => self.set_state(no_room.state, no_room.words),
         }
+        self.end_old_files();
         self.note_deleted();
         if self.missed.amount.packets > 0 {
             let Missing { amount, span_ns } = std::mem::take(&mut self.missed);
             self.note(News::Missed(amount, span_ns));
         }
+    }
+
+    /// A growing file is never deleted: with a bound on age none grows for longer than a quarter of it.
+    fn end_old_files(&mut self) {
+        let Some(age_ns) = self.maker.inventory.bounds.age_ns else { return };
+        let longest = Duration::from_nanos(age_ns.max(0) as u64 / 4);
+        let now = Instant::now();
+        self.maker.begun.retain(|link, began| {
+            let old = now.duration_since(*began) >= longest;
+            if old && let Some(files) = self.files.get_mut(link) {
+                files.end(&mut *self.disk);
+            }
+            !old
+        });
     }
 
     fn note_deleted(&mut self) {
@@ -627,27 +657,49 @@ impl VolumeWriter {
         }
     }
 
+    /// The work on files that the disk failed in this run, once it works again and has nothing of them any more.
+    fn recovery_of_failed(&mut self) -> Option<Recovery> {
+        if self.failed.is_empty() || self.failing.is_some() {
+            return None;
+        }
+        let grows = |growing: &Path| {
+            let grows = |writer: &FileWriter| crate::closing::growing(writer.name()) == growing;
+            self.files.values().any(|files| files.writers().any(grows))
+        };
+        let (wait, ready): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.failed).into_iter().partition(|growing| grows(growing));
+        self.failed = wait;
+        let standing = self.disk.list().ok()?;
+        let growing: Vec<_> =
+            standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
+        (!growing.is_empty()).then(|| Recovery::new(growing))
+    }
+
     /// A step of what dead runs left; whether there is more.
     fn recover(&mut self) -> bool {
-        let Some((recovery, disk)) = &mut self.recovery else { return false };
-        if let Some(done) = recovery.step(&mut **disk) {
+        if self.recovery.is_none() {
+            self.recovery = self.recovery_of_failed();
+        }
+        let Some(recovery) = &mut self.recovery else { return false };
+        if let Some(done) = recovery.step(&mut *self.recovery_disk) {
             let growing = done.name.clone();
             let path = self.report.path.display();
-            let whole = crate::closing::whole(&growing);
+            let name_when_whole = crate::closing::whole(&growing);
+            let mut whole = None;
             match done.outcome {
                 Outcome::Closed(name) => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &done.holds, None);
                     let bytes = self.maker.inventory.bytes_of(&name);
-                    self.news.push_back(News::File {
+                    whole = Some(Whole {
                         name,
-                        span_ns: done.holds.span,
-                        packets: done.holds.packets,
+                        holds: done.holds,
                         bytes,
                         cut_off: Some(done.cut.packets),
+                        run_id: done.run_id,
                     });
                 }
                 Outcome::Removed => {
-                    if let Some(whole) = whole {
+                    if let Some(whole) = name_when_whole {
                         self.maker.inventory.gone(&whole);
                     }
                 }
@@ -660,8 +712,11 @@ impl VolumeWriter {
                     growing.display()
                 ))),
             }
+            if let Some(whole) = whole {
+                self.note_file(whole);
+            }
         }
-        let over = self.recovery.as_ref().is_none_or(|(recovery, _)| recovery.is_over());
+        let over = self.recovery.as_ref().is_none_or(Recovery::is_over);
         if over {
             self.recovery = None;
         }

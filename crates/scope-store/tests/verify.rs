@@ -2,11 +2,14 @@
 
 use scope_folder::Folder;
 use scope_packet::pcapng::PacketHead;
+use scope_packet::segment::Foot;
 use scope_packet::{DropReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Ring, RingConfig};
 use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
+use scope_store::checks::{CHECKS_AT, FLUSH_AT, FLUSH_BYTES, PAGE_BYTES};
 use scope_store::head::{Head, HeadInterface};
 use scope_store::name::FileName;
+use scope_store::record::{self, Record, Running};
 use scope_store::verify::{self, ChainProblem, Form, Meter, Progress, Report, Verdict};
 use scope_store::volume::{CHAIN_FILE, Place, Store, Volume, VolumeId};
 use scope_store::{StoredFile, index};
@@ -200,6 +203,18 @@ fn a_changed_byte_anywhere_in_a_stored_file_is_found() {
 }
 
 #[test]
+fn packets_of_a_damaged_segment_are_missing_as_such() {
+    let made = Made::new(&[&[0, 1, 2], &[3]], &[0; 4]);
+    let file = File::options().write(true).open(&made.files[0]).unwrap();
+    file.write_all_at(b"x", 4096 + SEGMENT_BYTES as u64 + 5).unwrap();
+    let report = made.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("unreadable", PACKETS, true)], Verdict::Damaged));
+    let row = &report.files[0].missing[0];
+    assert_eq!((row.from_ns, row.to_ns), (BEGIN_NS + 20_000, Some(BEGIN_NS + 39_000)));
+    assert_eq!(report.files[0].packets, 2 * PACKETS);
+}
+
+#[test]
 fn a_stored_file_cut_anywhere_is_found() {
     let root = tempfile::tempdir().unwrap();
     let (path, _) = segments(root.path(), &[0, 0]);
@@ -261,20 +276,40 @@ fn a_file_that_grows_is_checked_as_far_as_it_is_closed_and_one_that_was_left_is_
     let part = made.files[1].with_extension("pcapng.part");
     let bytes = fs::read(&made.files[1]).unwrap();
     fs::remove_file(&made.files[1]).unwrap();
-    // Its second segment is open: some of its packets are there, and no foot.
+    // Its second segment is open: 7 of its packets were flushed, a few more are on their way.
     let segments_end = 4096 + 2 * SEGMENT_BYTES;
     let mut growing = bytes[..segments_end].to_vec();
-    growing[segments_end - SEGMENT_BYTES / 2..].fill(0);
+    let slot = &mut growing[segments_end - SEGMENT_BYTES..];
+    let (entries_end, block_bytes) = (SEGMENT_BYTES - PAGE_BYTES, 7 * 92);
+    let mut running = Running::new();
+    running.add(&slot[..block_bytes], &slot[entries_end - 7 * 16..entries_end]);
+    let foot = Foot::read(&slot[entries_end..]).unwrap();
+    let record = Record {
+        number: 1,
+        packets: 7,
+        block_bytes: block_bytes as u32,
+        constants: record::constants(&foot),
+        hashes: running.hashes(),
+    };
+    slot[entries_end..][FLUSH_AT[0]..][..FLUSH_BYTES].copy_from_slice(&record.to_bytes());
+    slot[entries_end + CHECKS_AT..SEGMENT_BYTES - 4].fill(0);
     fs::write(&part, &growing).unwrap();
     let volume = Volume::open(&Place::find(&made.store()).unwrap(), VOLUME, None).unwrap();
     let report = made.look();
     let file = &report.files[1];
-    assert_eq!((report.verdict(), file.progress, file.packets), (Verdict::Whole, Progress::Growing, PACKETS));
+    assert_eq!(
+        (report.verdict(), file.progress, file.packets),
+        (Verdict::Whole, Progress::Growing, PACKETS + 7)
+    );
     assert_eq!((file.open_slots, report.stores[0].is_written), (1, true));
     drop(volume);
     let report = made.look();
     assert_eq!((report.verdict(), report.files[1].progress), (Verdict::Damaged, Progress::Left));
     assert!(report.files[1].damages.iter().all(|damage| damage.is_cut), "{:?}", report.files[1]);
+    assert_eq!(
+        (report.files[1].packets, missing(&report)),
+        (PACKETS + 7, vec![("crash", PACKETS - 7, true)])
+    );
 }
 
 #[test]

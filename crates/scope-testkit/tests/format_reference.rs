@@ -415,6 +415,29 @@ fn reference_index(segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
     put(&mut out, at("version"), 1, 1);
     put(&mut out, at("entries in this block"), segments.len() as u64, 4);
     put(&mut out, at("bytes of a summary"), summary.len() as u64, 4);
+    let foot_of = |segment: &[u8], field: &str, bytes: usize| {
+        let mut word = [0; 8];
+        let from = segment_bytes - 4096 + foot_fields()[field].at;
+        word[..bytes].copy_from_slice(&segment[from..from + bytes]);
+        u64::from_le_bytes(word)
+    };
+    let sum = |field: &str| segments.iter().map(|segment| foot_of(segment, field, 4)).sum::<u64>();
+    let times =
+        |field: &str| segments.iter().map(|segment| foot_of(segment, field, 8) as i64).collect::<Vec<_>>();
+    put(&mut out, at("segments in the whole file"), segments.len() as u64, 8);
+    put(&mut out, at("their packets"), sum("packets"), 8);
+    put(&mut out, at("bytes of their packet blocks"), sum("block_bytes"), 8);
+    put(
+        &mut out,
+        at("smallest time in the file"),
+        times("min_ns").into_iter().min().unwrap_or(i64::MAX) as u64,
+        8,
+    );
+    put(&mut out, at("largest time"), times("max_ns").into_iter().max().unwrap_or(i64::MIN) as u64, 8);
+    let hashes =
+        segments.iter().map(|segment| &segment[segment_bytes - 4096..][foot_fields()["hash"].at..][..16]);
+    let hash = XxHash3_128::oneshot(&hashes.collect::<Vec<_>>().concat());
+    out[at("XXH3-128 of the")..][..16].copy_from_slice(&hash.to_le_bytes());
     for (number, segment) in segments.iter().enumerate() {
         let entry = &mut out[entries_at + number * entry_bytes..][..entry_bytes];
         let foot = &segment[segment_bytes - 4096..];

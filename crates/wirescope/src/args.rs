@@ -316,12 +316,6 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub store_behind: String,
-    /// Store only packets that match this filter
-    #[arg(long, value_name = "EXPR", help_heading = "Store on disk")]
-    pub store_filter: Option<String>,
-    /// Store at most this many bytes of each packet; 0: all
-    #[arg(long, value_name = "BYTES", help_heading = "Store on disk", allow_hyphen_values = true)]
-    pub store_snap: Option<String>,
     /// Chain the hashes of stored files in chain.jsonl, so that a changed or missing file is noticed
     #[arg(long, help_heading = "Store on disk")]
     pub store_chain: bool,

@@ -267,7 +267,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     };
     timeline.end();
     let gaps = timeline.missing(span.to_ns);
-    let folder = file.map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
+    let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
     Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, stores: paths })
 }
 

@@ -8,6 +8,7 @@ use scope_ring::RingMemory;
 pub use scope_spelling::figures::{bit_rate, counted, number, size, span};
 use scope_spelling::printable::printable;
 use scope_spelling::time::iso;
+use scope_store::{Amount, VolumeReport};
 
 /// Counters of a network card that count lost packets.
 const NIC_LOSSES: [&str; 6] = [
@@ -63,7 +64,8 @@ pub fn ready(plan: &RunPlan) -> String {
         0 => "nothing".to_string(),
         ns => format!("the last {}", span(ns)),
     };
-    let fire = match (plan.live.triggers.len(), plan.fixed.ring_out.is_some()) {
+    let writes = plan.fixed.ring_out.is_some() || plan.fixed.store.is_some();
+    let fire = match (plan.live.triggers.len(), writes) {
         (0, false) => format!("no trigger, so only this writes: kill -USR1 {pid}, a dump of {before}"),
         _ => format!("kill -USR1 {pid} dumps {before}"),
     };
@@ -83,7 +85,19 @@ pub fn status(status: &Status) -> String {
         status.dumps_open,
         status.dumps_done,
         if status.space.is_some_and(|space| space.full) { ", NO SPACE for more" } else { "" }
-    )
+    ) + &store_in_short(status)
+}
+
+/// Rate and lag of the store, all volumes together, and whether one fails.
+fn store_in_short(status: &Status) -> String {
+    if status.stores.is_empty() {
+        return String::new();
+    }
+    let bytes_per_s: f64 = status.stores.iter().map(|report| report.bytes_per_s).sum();
+    let behind: u64 = status.stores.iter().map(|report| report.behind.packets).sum();
+    let fails = status.stores.iter().any(|report| report.error.is_some());
+    let fails = if fails { ", NOT STORING everything" } else { "" };
+    format!("  store {}/s, {} behind{fails}", size(bytes_per_s as u64), number(behind))
 }
 
 /// One line for each worker and open dump.
@@ -113,7 +127,40 @@ pub fn details(status: &Status) -> Vec<String> {
     let space = status
         .space
         .map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
-    workers.chain(interfaces).chain(nics).chain(dumps).chain(space).collect()
+    let volumes = status.stores.iter().map(|report| format!("      store {}", volume(report)));
+    workers.chain(interfaces).chain(nics).chain(dumps).chain(space).chain(volumes).collect()
+}
+
+/// How a volume of the store does: rate, what is to be written, room, how far it reaches back.
+fn volume(report: &VolumeReport) -> String {
+    let behind = match report.behind.packets {
+        0 => "nothing behind".to_string(),
+        packets => format!("{} behind", counted(packets, "packet")),
+    };
+    let used = match report.budget {
+        Some(budget) => format!("{} of {}", size(report.used), size(budget)),
+        None => size(report.used),
+    };
+    let reach = match (report.budget, report.oldest_ns.zip(report.newest_ns)) {
+        (Some(budget), _) if report.bytes_per_s >= 1.0 => {
+            let seconds = budget as f64 / report.bytes_per_s;
+            format!("reaches back {} at this rate", span((seconds * 1e9).min(i64::MAX as f64) as i64))
+        }
+        (_, Some((oldest_ns, newest_ns))) => {
+            format!("reaches back {}", span(newest_ns.saturating_sub(oldest_ns)))
+        }
+        _ => "empty".to_string(),
+    };
+    let trouble = match &report.error {
+        Some(error) => format!("; {}: {error}", report.state.word()),
+        None => String::new(),
+    };
+    let missed = match report.missed.packets {
+        0 => String::new(),
+        packets => format!(", {} missed", counted(packets, "packet")),
+    };
+    let rate = size(report.bytes_per_s as u64);
+    format!("{}: {rate}/s, {behind}{missed}, {used}, {reach}{trouble}", report.path.display())
 }
 
 /// What a network card counted since the run began: what it received, and every loss that it knows of.
@@ -168,6 +215,26 @@ pub fn summary(summary: &Summary, told: bool) -> String {
             .filter(|(count, _)| *count > 0)
             .map(|(count, fate)| format!(", {} {fate}", number(*count)));
         line(&mut text, format!("commands  {} run{}", number(exec.started), told.collect::<String>()));
+    }
+    for report in &summary.stores {
+        let Amount { packets, bytes } = report.stored;
+        let missed = match report.missed.packets {
+            0 => String::new(),
+            packets => format!(", {} missed", counted(packets, "packet")),
+        };
+        let deleted = match report.deleted.packets {
+            0 => String::new(),
+            packets => format!("; {} deleted to keep its bounds", counted(packets, "packet")),
+        };
+        let path = report.path.display();
+        line(
+            &mut text,
+            format!(
+                "store     {path}: {}{missed}; takes {}{deleted}",
+                amount(packets, bytes),
+                size(report.used)
+            ),
+        );
     }
     if let Some(space) = &summary.space {
         let deleted = match space.usage.deleted {

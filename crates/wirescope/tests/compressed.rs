@@ -75,6 +75,7 @@ fn a_cut_compressed_capture_is_read_so_far_with_a_warning_and_exit_code_0() {
 }
 
 /// Runs it and returns the most memory that it held, bytes.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it, which tells its memory")]
 fn memory_of(mut command: Command) -> u64 {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let (mut status, begin) = (0, std::time::Instant::now());

@@ -271,3 +271,27 @@ fn a_reload_changes_a_budget() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     check_log(&place);
 }
+
+#[test]
+fn a_chain_grows_with_the_files_and_verify_holds_it() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--store", text(&store), "--store-file", "8MiB", "--store-chain"];
+    let source = "synth:packets=40k,size=1000,pace=max,seed=3";
+    let summary = totals(&place, &[&["--source", source], &flags[..]].concat());
+    let head = summary["stores"][0]["chain"].as_str().expect("a head").to_string();
+    let lines = check_log(&place);
+    let closed: Vec<&Value> = lines.iter().filter(|line| line["event"] == "store_file").collect();
+    assert_eq!(closed.last().unwrap()["hash"], head.as_str());
+    assert_eq!(closed.len(), files(&store, ".pcapng").len());
+    let verify = |more: &[&str]| run::finish(run::wirescope(&[&["verify", text(&store)], more].concat()));
+    let whole = verify(&["--expect", &head]);
+    assert_eq!(whole.code(), Some(0), "{}{}", whole.stdout, whole.stderr);
+    let victim = &files(&store, ".pcapng")[1];
+    let mut bytes = std::fs::read(victim).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(victim, bytes).unwrap();
+    let changed = verify(&["--expect", &head]);
+    assert_eq!(changed.code(), Some(1), "{}{}", changed.stdout, changed.stderr);
+}

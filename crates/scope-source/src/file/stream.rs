@@ -12,10 +12,11 @@ use std::fmt;
 use std::io;
 
 use super::input::Input;
-use super::unpack::Unpacker;
+use super::unpack::{INPUT_BYTES_MAX, Unpacker};
 
 /// Compressed bytes that are read at once.
 const PACKED_BYTES: usize = 128 << 10;
+const _: () = assert!(PACKED_BYTES >= INPUT_BYTES_MAX);
 /// Compressed bytes that may be looked at in one go without an output: empty members and the like.
 const FRUITLESS_BYTES_MAX: usize = 1 << 20;
 
@@ -118,7 +119,7 @@ impl Packed {
             if self.unpacker.is_between() {
                 self.frame_offset = self.offset;
             }
-            let step = self.unpacker.step(&self.bytes[self.begin..self.end], into);
+            let step = self.unpacker.step(&self.bytes[self.begin..self.end], self.at_end, into);
             let step = step.map_err(|cause| damaged(&cause, "in what begins at", self.frame_offset))?;
             self.begin += step.consumed;
             self.offset += step.consumed as u64;

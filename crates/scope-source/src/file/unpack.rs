@@ -20,6 +20,8 @@ pub(super) use super::lz4::Step;
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// What stands in front of a block.
 const ZSTD_BLOCK_HEAD_BYTES: usize = 3;
+/// Input that one step may need to go on, bytes: a block of zstd.
+pub(super) const INPUT_BYTES_MAX: usize = 128 << 10;
 const ZSTD: u32 = 0xfd2f_b528;
 /// With any lowest 4 bits: so many bytes follow that belong to somebody else.
 const SKIPPED: u32 = 0x184d_2a50;
@@ -92,6 +94,8 @@ struct Zstd {
     context: DCtx<'static>,
     /// Bytes that the library would like to see next: the header of a block, or a block and the next header.
     wanted: usize,
+    /// The last step had no room for all that was ready.
+    has_more: bool,
 }
 
 impl Unpacker {
@@ -99,12 +103,12 @@ impl Unpacker {
         Unpacker { place: Place::Between, gzip: None, zstd: None, failure: None }
     }
 
-    /// Decompresses some of `from` into `into`, which isn't empty. Neither consumed nor produced: more input is
-    /// needed.
+    /// Decompresses some of `from` into `into`, which isn't empty; `is_last`: nothing comes behind it. Neither
+    /// consumed nor produced: more input is needed, [`INPUT_BYTES_MAX`] at most.
     ///
     /// # Errors
     /// In words, why nothing more can be decompressed.
-    pub(super) fn step(&mut self, from: &[u8], into: &mut [u8]) -> Result<Step, String> {
+    pub(super) fn step(&mut self, from: &[u8], is_last: bool, into: &mut [u8]) -> Result<Step, String> {
         debug_assert!(!into.is_empty());
         if let Some(cause) = self.failure.take() {
             return Err(cause);
@@ -130,7 +134,7 @@ impl Unpacker {
                 Ok(step)
             }
             Place::Zstd(zstd) => {
-                let (step, is_over) = zstd_step(zstd, from, into)?;
+                let (step, is_over) = zstd.step(from, is_last, into)?;
                 if is_over && let Place::Zstd(zstd) = std::mem::replace(&mut self.place, Place::Between) {
                     self.zstd = Some(zstd);
                 }
@@ -191,7 +195,7 @@ impl Unpacker {
             }),
             Some(Form::Zstd) => Place::Zstd(match self.zstd.take() {
                 Some(zstd) => zstd,
-                None => Zstd { context: zstd_context()?, wanted: ZSTD_BLOCK_HEAD_BYTES },
+                None => Zstd::new()?,
             }),
             Some(Form::Lz4) => Place::Lz4(Box::new(lz4::Frame::new())),
             None if is_skipped(magic) => {
@@ -215,11 +219,35 @@ impl Unpacker {
     }
 }
 
-fn zstd_context() -> Result<DCtx<'static>, String> {
-    let mut context = DCtx::try_create().ok_or("there is no memory to decompress it")?;
-    let bounded = context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX));
-    bounded.map_err(|code| zstd_safe::get_error_name(code).to_string())?;
-    Ok(context)
+impl Zstd {
+    fn new() -> Result<Zstd, String> {
+        let mut context = DCtx::try_create().ok_or("there is no memory to decompress it")?;
+        let bounded = context.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX));
+        bounded.map_err(|code| zstd_safe::get_error_name(code).to_string())?;
+        Ok(Zstd { context, wanted: ZSTD_BLOCK_HEAD_BYTES, has_more: false })
+    }
+
+    /// One step, and whether it was the frame's last. The library forgets what it has put out in a call that
+    /// fails, and puts out part of a block that is not compressed. So it is given one header or one block at a
+    /// time, and a whole one: what came out before is good, and doesn't depend on how the bytes came.
+    fn step(&mut self, from: &[u8], is_last: bool, into: &mut [u8]) -> Result<(Step, bool), String> {
+        let bytes = match self.wanted {
+            wanted @ ..=ZSTD_BLOCK_HEAD_BYTES => wanted.max(1),
+            wanted => wanted - ZSTD_BLOCK_HEAD_BYTES,
+        };
+        let is_short = from.len() < bytes && !is_last;
+        if is_short && !self.has_more {
+            return Ok((Step::default(), false));
+        }
+        let from = if is_short { &[] } else { &from[..from.len().min(bytes)] };
+        let room = into.len();
+        let (mut input, mut output) = (InBuffer::around(from), OutBuffer::around(into));
+        let wanted = self.context.decompress_stream(&mut output, &mut input);
+        let wanted = wanted.map_err(|code| damaged(Form::Zstd, zstd_safe::get_error_name(code)))?;
+        self.wanted = if wanted == 0 { ZSTD_BLOCK_HEAD_BYTES } else { wanted };
+        self.has_more = output.pos() == room;
+        Ok((Step { consumed: input.pos(), produced: output.pos() }, wanted == 0))
+    }
 }
 
 /// One step, whether it was the member's last, and why there is no further one: what came out before stays good.
@@ -238,20 +266,6 @@ fn gzip_step(gzip: &mut Decompress, from: &[u8], into: &mut [u8]) -> (Step, bool
             (step, false, Some(damaged(Form::Gzip, cause)))
         }
     }
-}
-
-/// One step, and whether it was the frame's last. The library forgets what it has put out in a call that fails.
-/// So it is given one header or one block at a time, and what came out before that is good.
-fn zstd_step(zstd: &mut Zstd, from: &[u8], into: &mut [u8]) -> Result<(Step, bool), String> {
-    let bytes = match zstd.wanted {
-        wanted @ ..=ZSTD_BLOCK_HEAD_BYTES => wanted.max(1),
-        wanted => wanted - ZSTD_BLOCK_HEAD_BYTES,
-    };
-    let (mut input, mut output) = (InBuffer::around(&from[..from.len().min(bytes)]), OutBuffer::around(into));
-    let wanted = zstd.context.decompress_stream(&mut output, &mut input);
-    let wanted = wanted.map_err(|code| damaged(Form::Zstd, zstd_safe::get_error_name(code)))?;
-    zstd.wanted = if wanted == 0 { ZSTD_BLOCK_HEAD_BYTES } else { wanted };
-    Ok((Step { consumed: input.pos(), produced: output.pos() }, wanted == 0))
 }
 
 fn damaged(form: Form, cause: &str) -> String {

@@ -69,6 +69,8 @@ pub enum Reason {
     Deleted,
     /// A file is gone that retention would not have deleted yet.
     Gone,
+    /// They were on their way to the disk when the run died.
+    Crash,
 }
 
 impl Reason {
@@ -79,6 +81,7 @@ impl Reason {
             Reason::Filter => "filter",
             Reason::Deleted => "deleted",
             Reason::Gone => "gone",
+            Reason::Crash => "crash",
         }
     }
 
@@ -105,6 +108,7 @@ impl Reason {
             Reason::Filter => "left out by a filter",
             Reason::Deleted => "deleted by retention",
             Reason::Gone => "a file is gone",
+            Reason::Crash => "cut off by a crash",
         }
     }
 
@@ -114,7 +118,7 @@ impl Reason {
             Reason::Gap(reason) => {
                 reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable)
             }
-            Reason::Gone => true,
+            Reason::Gone | Reason::Crash => true,
             Reason::Filter | Reason::Deleted => false,
         }
     }
@@ -174,7 +178,7 @@ pub enum Progress {
     /// It never changes any more.
     #[default]
     Closed,
-    /// A run writes it: it was checked up to its last closed segment.
+    /// A run writes it: it was checked up to its last flush.
     Growing,
     /// The run that wrote it has died; the next one closes it.
     Left,

@@ -3,11 +3,13 @@
 //! Segments are read by several threads, each with memory for one of them.
 
 use super::Meter;
-use super::lanes::Seen;
-use super::report::{FileReport, Form, Progress};
+use super::lanes::{LaneId, Seen, missing};
+use super::report::{FileReport, Form, Missing, Progress, Reason};
 use crate::index::IndexError;
+use crate::salvage::{self, Cut, Findings, Proof};
 use crate::stored::{State, StoredError, StoredFile};
 use crate::{Hash, StoredSegment};
+use scope_packet::GapReason;
 use std::fs::File;
 use std::io;
 use std::sync::Mutex;
@@ -57,8 +59,50 @@ pub(super) fn look(
                 seen.push(segment);
             }
             Err(StoredError::Io(error)) => return Err(error),
-            Err(StoredError::Segment(at, fault)) => report.damage(at, format!("a segment: {fault}")),
-            Err(other) => report.damage(facts.offset, other.to_string()),
+            Err(cause) => {
+                match cause {
+                    StoredError::Segment(at, fault) => report.damage(at, format!("a segment: {fault}")),
+                    other => report.damage(facts.offset, other.to_string()),
+                }
+                // What it had is known from the index, or from its foot.
+                let foot = facts.foot;
+                let id = LaneId { run_id: foot.run_id, lane: foot.lane };
+                let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
+                report.lack(missing(id, reason, u64::from(foot.packets), span));
+                seen.push(Seen { foot, file, stated: 0 });
+            }
+        }
+    }
+    open(stored, report, file, seen)
+}
+
+/// The slots that are not closed, of a file that grows or was left: what their flush records prove counts.
+fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Vec<Seen>) -> io::Result<()> {
+    if report.progress == Progress::Closed {
+        return Ok(());
+    }
+    let mut slot = Vec::new();
+    for &at in stored.unread() {
+        stored.read_slot(at, &mut slot)?;
+        let Findings { proof, cut } = salvage::look(&slot);
+        let mut last_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
+        if let Proof::Whole { foot, .. } | Proof::Beginning { foot, .. } = proof {
+            report.packets += u64::from(foot.packets);
+            report.cover(foot.min_ns, foot.max_ns);
+            report.steps_back += u64::from(foot.unordered);
+            last_ns = foot.last_ns;
+            seen.push(Seen { foot, file, stated: 0 });
+        }
+        // While a run writes, what isn't flushed yet is on its way.
+        if report.progress == Progress::Left && cut != Cut::default() {
+            report.lack(Missing {
+                from_ns: last_ns,
+                to_ns: None,
+                reason: Reason::Crash,
+                lost_min: cut.packets,
+                lost_max: None,
+                of: String::new(),
+            });
         }
     }
     Ok(())

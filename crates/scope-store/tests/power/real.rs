@@ -1,5 +1,5 @@
-//! The same on a real file system, by each way of writing: what was written is read, and what a run left growing
-//! is closed.
+//! The same on a real file system, by each way of writing: what was written is read, and what a run left
+//! growing is closed.
 
 use super::lane::{Lane, SEGMENT_BYTES};
 use super::writer::{bytes_for, create};

@@ -24,6 +24,12 @@ pub struct Run {
     pub disk: PowerDisk,
     /// The block of each packet, by lane and number.
     pub truth: Vec<Vec<Vec<u8>>>,
+    /// The segment of each packet, by lane and number: its sequence.
+    pub sequences: Vec<Vec<u64>>,
+    /// Segments that the ring recycled before they were safe.
+    pub missed: BTreeSet<SegmentId>,
+    /// Whether it came to its end.
+    pub ended: bool,
     /// What was reported as kept, and at which moment of the disk.
     pub kept: Vec<(usize, Kept)>,
     /// Files that the disk failed.
@@ -88,7 +94,16 @@ impl Running {
             number: 0,
             file_bytes: ((2 + random.below(6)) * SEGMENT_BYTES as u64) + (24 << 10),
             again: BTreeSet::new(),
-            run: Run { disk, truth: Vec::new(), kept: Vec::new(), failed: 0, whole: 0 },
+            run: Run {
+                disk,
+                truth: Vec::new(),
+                sequences: Vec::new(),
+                missed: BTreeSet::new(),
+                ended: false,
+                kept: Vec::new(),
+                failed: 0,
+                whole: 0,
+            },
             ring,
             random,
         };
@@ -96,6 +111,7 @@ impl Running {
             let writer = running.ring.open_lane(worker, LINK_TYPE).unwrap();
             running.lanes.push(Lane { writer, interfaces: Vec::new(), next: 0 });
             running.run.truth.push(Vec::new());
+            running.run.sequences.push(Vec::new());
             running.add_interface(worker as usize);
         }
         running
@@ -168,6 +184,7 @@ impl Running {
             let mut block = vec![0; head.block_bytes()];
             head.write(&mut block, &data);
             self.run.truth[lane].push(block);
+            self.run.sequences[lane].push(self.ring.lane_next(lane as u32) - 1);
         }
         self.lanes[lane].writer.commit();
     }
@@ -175,9 +192,12 @@ impl Running {
     /// Gives the store all segments that are sealed.
     fn close(&mut self) {
         for id in std::mem::take(&mut self.again) {
-            if let Some(segment) = self.ring.pin(id)
-                && !self.give(segment)
-            {
+            let pinned = self.ring.pin(id);
+            let is_there = pinned.is_some();
+            if !is_there {
+                self.files.cut(&mut self.run.disk, id);
+                self.run.missed.insert(id);
+            } else if !pinned.is_some_and(|segment| self.give(segment)) {
                 self.again.insert(id);
             }
         }
@@ -192,6 +212,7 @@ impl Running {
                     }
                     None if self.ring.lane_next(lane as u32) > id.sequence => {
                         self.files.cut(&mut self.run.disk, id);
+                        self.run.missed.insert(id);
                     }
                     _ => break,
                 }
@@ -260,6 +281,7 @@ impl Running {
             }
             self.events();
             if self.again.is_empty() && self.files.writers().next().is_none() {
+                self.run.ended = true;
                 return;
             }
             self.finish(Duration::from_millis(1));

@@ -446,8 +446,6 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("store-file", "\"64MiB\""),
         ("store-flush", "\"5s\""),
         ("store-behind", "\"10%\""),
-        ("store-filter", "\"udp\""),
-        ("store-snap", "64"),
         ("store-chain", "true"),
         ("status-every", "3"),
         ("user", "\"nobody\""),

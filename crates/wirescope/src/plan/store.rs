@@ -4,9 +4,7 @@ use super::faults::{Faults, bad, such_as};
 use super::{Look, duration};
 use crate::args::RunArgs;
 use scope_engine::{StorePlan, VolumePlan};
-use scope_fault::{Fault, Setting, Subject, sentence};
-use scope_filter::{Filter, VlanRule};
-use scope_packet::LinkType;
+use scope_fault::{Fault, Setting, sentence};
 use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_ring::RingConfig;
 use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
@@ -27,8 +25,6 @@ const FILE_BYTES_MAX: u64 = 1 << 40;
 pub fn plan(
     args: &RunArgs,
     ring: &RingConfig,
-    vlan: VlanRule,
-    link_types: &[LinkType],
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> (Option<StorePlan>, Vec<Bounds>) {
@@ -39,8 +35,6 @@ pub fn plan(
         faults.add(fault.remedy("write 10ms to 1h"));
     }
     let behind = behind(&args.store_behind, ring, faults);
-    let filter = args.store_filter.as_ref().and_then(|text| filter(text, vlan, link_types, faults));
-    let snap = args.store_snap.as_ref().map_or(0, |text| snap(text, faults));
     if args.store.is_empty() {
         without_a_store(args, faults);
         return (None, Vec::new());
@@ -71,8 +65,6 @@ pub fn plan(
         volumes,
         flush: Duration::from_nanos(flush_ns.max(0) as u64),
         behind,
-        filter,
-        snap,
         chain: args.store_chain,
     };
     (Some(plan), bounds)
@@ -85,8 +77,6 @@ fn without_a_store(args: &RunArgs, faults: &mut Faults<'_>) {
         ("store-age", !args.store_age.is_empty()),
         ("store-min-free", !args.store_min_free.is_empty()),
         ("store-file", !args.store_file.is_empty()),
-        ("store-filter", args.store_filter.is_some()),
-        ("store-snap", args.store_snap.is_some()),
         ("store-chain", args.store_chain),
     ];
     for (key, _) in given.iter().filter(|(_, given)| *given) {
@@ -228,21 +218,6 @@ fn behind(text: &str, ring: &RingConfig, faults: &mut Faults<'_>) -> u64 {
         }
         Err(cause) => {
             faults.add(bad(Fault::of("store-behind"), cause).remedy(such_as("store-behind", "25%")));
-            0
-        }
-    }
-}
-
-fn filter(text: &str, vlan: VlanRule, link_types: &[LinkType], faults: &mut Faults<'_>) -> Option<Filter> {
-    super::triggers::filter(Subject::setting("store-filter"), text, text, vlan, link_types, faults)
-}
-
-fn snap(text: &str, faults: &mut Faults<'_>) -> u32 {
-    match text.parse::<u32>() {
-        Ok(bytes) => bytes,
-        Err(_) => {
-            let fault = Fault::of("store-snap").value(text, "is not a number of bytes");
-            faults.add(fault.remedy(such_as("store-snap", "128")));
             0
         }
     }

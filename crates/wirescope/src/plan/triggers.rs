@@ -184,8 +184,7 @@ fn check_name(name: &str, earlier: &[String], faults: &mut Faults<'_>) {
     }
 }
 
-/// A filter that the subject has.
-pub fn filter(
+fn filter(
     of: Subject,
     text: &str,
     expression: &str,
