@@ -22,15 +22,16 @@ pub fn drop_all() -> Result<(), i32> {
     set([0; 6])
 }
 
-/// The same, but for CAP_DAC_READ_SEARCH where the thread has it: who may read all files still may.
-pub fn drop_all_but_reading() -> Result<(), i32> {
-    const READ: u32 = 1 << 2;
+/// The same, but for CAP_DAC_READ_SEARCH where the thread has it: who may read all files still may. With
+/// `makes` CAP_DAC_OVERRIDE stays, too: who may make files anywhere still may.
+pub fn drop_all_but_files(makes: bool) -> Result<(), i32> {
+    let kept = if makes { 1 << 2 | 1 << 1 } else { 1 << 2 };
     let header = [VERSION, 0u32];
     let mut held = [0u32; 6];
     // SAFETY: both are arrays of the size that this version says, and outlive the call, which writes the
     // second one.
     checked(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), held.as_mut_ptr()) })?;
-    set([held[0] & READ, held[1] & READ, 0, 0, 0, 0])
+    set([held[0] & kept, held[1] & kept, 0, 0, 0, 0])
 }
 
 /// Sets twice effective, permitted and inheritable.

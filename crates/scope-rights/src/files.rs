@@ -9,6 +9,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope,
 };
+use scope_folder::Folder;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -61,13 +62,14 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
-    /// Nothing may be done but to read `paths`, folders with all that is in them. No TCP.
-    pub fn reading(paths: &[&Path]) -> io::Result<FileRules> {
+    /// Nothing may be done but to read `paths`, folders with all that is in them, and to make files in `makes`.
+    /// No TCP.
+    pub fn reading(paths: &[&Path], makes: Option<&Folder>) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
         }
-        let rules = reading(paths).map_err(io::Error::other)?;
+        let rules = reading(paths, makes).map_err(io::Error::other)?;
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
@@ -105,13 +107,18 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     Ok(rules)
 }
 
-fn reading(paths: &[&Path]) -> Result<RulesetCreated, RulesetError> {
+fn reading(paths: &[&Path], makes: Option<&Folder>) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
         .create()?;
     for path in paths {
         rules = add(rules, path, AccessFs::ReadFile | AccessFs::ReadDir)?;
+    }
+    if let Some(folder) = makes {
+        // A new file is opened for both; the folder itself, to wait for its names.
+        let both = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg;
+        rules = rules.add_rule(PathBeneath::new(folder, both | AccessFs::RemoveFile))?;
     }
     Ok(rules)
 }

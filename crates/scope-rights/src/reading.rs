@@ -8,6 +8,7 @@
 use super::calls::{self, Filter};
 use super::{Failed, RightsError, capabilities, files, hide, threads};
 use libc::*;
+use scope_folder::Folder;
 use std::path::Path;
 
 /// Calls that may be made with any arguments.
@@ -56,6 +57,19 @@ impl ReadingRights {
     }
 }
 
+/// What those who also make files may call beside that: for files without a name, and giving them one.
+#[rustfmt::skip]
+const MAKING: &[c_long] =
+    &[SYS_openat, SYS_linkat, SYS_renameat2, SYS_unlinkat, SYS_fchmod, SYS_pwrite64, SYS_fdatasync, SYS_fsync];
+
+/// As [`keep_to_reading`], and files may be made in `folder` and written there.
+///
+/// # Errors
+/// Those of [`keep_to_reading`].
+pub fn keep_to_reading_and_making(paths: &[&Path], folder: &Folder) -> Result<ReadingRights, RightsError> {
+    keep_to(paths, Some(folder))
+}
+
 /// Gives up, for all threads of the process, everything but reading `paths` (files, or folders with all that
 /// is in them) and writing to what is open. The user stays; of root's capabilities only the one is left that
 /// reads files of others. For good: there is no way back.
@@ -63,15 +77,21 @@ impl ReadingRights {
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
 pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
-    let files = files::FileRules::reading(paths).map_err(RightsError::step("making Landlock's rules"))?;
-    let calls = filters().map_err(RightsError::step("making the list of system calls"))?;
+    keep_to(paths, None)
+}
+
+fn keep_to(paths: &[&Path], makes: Option<&Folder>) -> Result<ReadingRights, RightsError> {
+    let files =
+        files::FileRules::reading(paths, makes).map_err(RightsError::step("making Landlock's rules"))?;
+    let makes = makes.is_some();
+    let calls = filters(makes).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
     let (landlock_abi, landlock) = (files.abi(), files.ruleset());
     let failed = threads::lasting(Failed::default());
     threads::in_each(threads::lasting(move |_: threads::Tid| {
         capabilities::drop_bounding();
-        failed.note(1, capabilities::drop_all_but_reading());
+        failed.note(1, capabilities::drop_all_but_files(makes));
         failed.note(2, capabilities::gain_none());
         if let Some(ruleset) = landlock {
             failed.note(3, files::restrict_thread(ruleset));
@@ -87,11 +107,12 @@ pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
 }
 
 /// In the order in which they are applied; `None` where the kernel has no seccomp.
-fn filters() -> std::io::Result<Option<(Filter, Filter)>> {
-    let mut rules = calls::free(FREE.iter().copied().flatten().chain(FREE_HERE));
+fn filters(makes: bool) -> std::io::Result<Option<(Filter, Filter)>> {
+    let making = if makes { MAKING } else { &[] };
+    let mut rules = calls::free(FREE.iter().copied().flatten().chain(FREE_HERE).chain(making));
     let made = calls::reading_openings(WRITES)
         .and_then(|(call, openings)| {
-            rules.insert(call, openings);
+            rules.entry(call).or_insert(openings);
             calls::add_threads_and_terminal(&mut rules)
         })
         .and_then(|()| calls::pair(rules));

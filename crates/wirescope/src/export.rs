@@ -1,8 +1,9 @@
 //! `wirescope export`: packets of a span, out of stores into files for other programs.
 //!
 //! 1. The command line is understood, the folder of the output and the stores are opened, or all faults said.
-//! 2. The stores are looked at: names, heads, indexes.
-//! 3. Packets go by time through the same selection that dumps use, with a filter that takes all.
+//! 2. All rights are given up but reading the stores and writing the output.
+//! 3. The stores are looked at: names, heads, indexes.
+//! 4. Packets go by time through the same selection that dumps use, with a filter that takes all.
 //!
 //! Ctrl-C ends it between two pieces: what has no name yet vanishes.
 
@@ -72,6 +73,9 @@ pub fn export(args: &ExportArgs) -> u8 {
         }
     }
     let to_stdout = asked.file.is_none();
+    if let Err(fault) = give_up_rights(&asked) {
+        return told(Err(NoResult::Refused(vec![fault])));
+    }
     match write(asked, &stop) {
         Err(fault) => told(Err(NoResult::Refused(vec![fault]))),
         Ok(_) if signal.load(Ordering::Relaxed) != 0 => {
@@ -145,6 +149,19 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
         );
     }
     Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file })
+}
+
+/// Before a byte of the stores is parsed: what stays is reading them, and writing the output.
+fn give_up_rights(asked: &Asked) -> Result<(), Fault> {
+    let paths: Vec<&Path> = asked.stores.iter().map(|(_, path)| path.as_path()).collect();
+    let kept = match &asked.file {
+        Some((folder, _)) => scope_rights::keep_to_reading_and_making(&paths, folder),
+        None => scope_rights::keep_to_reading(&paths),
+    };
+    if let Some(lack) = kept.map_err(|error| error.fault())?.lack() {
+        say(Level::Warning, &format!("wirescope: {lack}"));
+    }
+    Ok(())
 }
 
 fn is_inside(folder: &Path, store: &Path) -> bool {

@@ -3,7 +3,7 @@
 //! A file line is `NUMBER BEGIN SPAN PACKETS SIZE STATE`, under the line of its run.
 
 use crate::args::StoreListArgs;
-use crate::speech;
+use crate::speech::{self, Level, say};
 use crate::words::{counted, number, size, span};
 use crate::{NoResult, UNDONE, told};
 use scope_dump::gaps_in_words;
@@ -44,16 +44,10 @@ struct Run {
 
 /// Lists the stores. Exit codes: 0 listed, 1 something couldn't be read, 2 it can't look.
 pub fn list(args: &StoreListArgs) -> u8 {
-    let (mut stores, mut faults) = (Vec::new(), Vec::new());
-    for path in &args.store {
-        match look(path) {
-            Ok(looked) => stores.push(looked),
-            Err(fault) => faults.push(fault),
-        }
-    }
-    if !faults.is_empty() {
-        return told(Err(NoResult::Refused(faults)));
-    }
+    let stores = match look_at_all(args) {
+        Ok(stores) => stores,
+        Err(faults) => return told(Err(NoResult::Refused(faults))),
+    };
     let text = match args.json {
         true => format!("{}\n", json_line(&object(&stores).to_string())),
         false => stores.iter().map(words).collect(),
@@ -64,11 +58,26 @@ pub fn list(args: &StoreListArgs) -> u8 {
     if faults.is_empty() { code } else { UNDONE }
 }
 
-fn look(path: &Path) -> Result<Looked, Fault> {
-    let store = Store::look(path)?;
+/// Opens the stores, gives all rights up but reading them, and only then parses what is in them.
+fn look_at_all(args: &StoreListArgs) -> Result<Vec<Looked>, Vec<Fault>> {
+    let (stores, refused): (Vec<_>, Vec<_>) =
+        args.store.iter().map(|path| (path, Store::look(path))).partition(|(_, store)| store.is_ok());
+    if !refused.is_empty() {
+        return Err(refused.into_iter().filter_map(|(_, store)| store.err()).collect());
+    }
+    let paths: Vec<&Path> = args.store.iter().map(PathBuf::as_path).collect();
+    let kept = scope_rights::keep_to_reading(&paths).map_err(|error| vec![error.fault()])?;
+    if let Some(lack) = kept.lack() {
+        say(Level::Warning, &format!("wirescope: {lack}"));
+    }
+    let looked = stores.into_iter().filter_map(|(path, store)| Some(look(path, &store.ok()?)));
+    looked.collect::<Result<_, _>>().map_err(|fault| vec![fault])
+}
+
+fn look(path: &Path, store: &Store) -> Result<Looked, Fault> {
     let holds = store.holds();
     let failed = |error| Fault::of("store").with_value(path.to_string_lossy()).error(&error);
-    let listing = listing::list(&store).map_err(failed)?;
+    let listing = listing::list(store).map_err(failed)?;
     let runs = runs(&listing.files);
     Ok(Looked { path: path.to_path_buf(), listing, holds, runs })
 }
