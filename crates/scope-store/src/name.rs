@@ -1,7 +1,7 @@
 //! Names of the store's files: made, read back, and told from foreign ones.
 //!
 //! ```text
-//!  2026-11-20/2026-11-20T20-31-05.123456789Z_0a1b2c3d_EN10MB_000001.pcapng[.part]
+//!  2026-11-20/2026-11-20T20-31-05.123456789Z_0a1b2c3d_ETHERNET_000001.pcapng[.part]
 //!  \__ day __/\_________ first_ns _________/ run      link   number        grows
 //! ```
 //! The day is that of the time, in UTC. Reading is the exact inverse of making: a name that isn't made in the
