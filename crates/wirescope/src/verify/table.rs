@@ -131,14 +131,14 @@ fn file(text: &mut String, report: &FileReport, shown: &Path) {
 /// The spans that a file or a store lacks, as a table.
 fn missing(text: &mut String, path: &Path, rows: Vec<&Missing>) {
     line(text, &format!("Missing in {}:", path.display()));
-    line(text, &format!("{:<30}  {:>10}  {:>14}  why", "from", "lasts", "packets"));
+    line(text, &format!("{:<30}  {:>8}  {:>14}  why", "from", "lasts", "packets"));
     for row in rows.iter().take(SHOWN_MAX) {
         let lasts = match row.to_ns {
             Some(to_ns) => span(to_ns.saturating_sub(row.from_ns)),
             None => "to its end".to_string(),
         };
         let why = row.reason.words();
-        line(text, &format!("{}  {lasts:>10}  {:>14}  {why}", iso(row.from_ns), lost(row)));
+        line(text, &format!("{}  {lasts:>8}  {:>14}  {why}", iso(row.from_ns), lost(row)));
     }
     let more = rows.len().saturating_sub(SHOWN_MAX) as u64;
     if more > 0 {
