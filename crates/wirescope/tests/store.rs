@@ -106,10 +106,10 @@ fn two_volumes_share_what_comes() {
     let stores = [place.path("a"), place.path("b")];
     let arguments =
         ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&stores[0]), "--store", text(&stores[1])];
-    let source = "synth:packets=200k,size=1000,pace=max,seed=3";
+    let source = "synth:packets=60k,size=1000,pace=max,seed=3";
     let summary = totals(&place, &[&["--source", source], &arguments[..]].concat());
     let all: Vec<PathBuf> = stores.iter().flat_map(|store| files(store, ".pcapng")).collect();
-    assert_eq!(packets_in(&all), 200_000);
+    assert_eq!(packets_in(&all), 60_000);
     for volume in summary["stores"].as_array().unwrap() {
         assert!(volume["stored"]["packets"].as_u64() > Some(0), "{volume}");
     }
@@ -121,11 +121,11 @@ fn a_budget_is_kept_the_oldest_file_goes_first_and_each_deletion_is_told() {
     let place = Place::new();
     let store = place.path("store");
     let bounds = ["--store-budget", "40MiB", "--store-file", "8MiB"];
-    let source = "synth:packets=150k,size=1000,pace=max,seed=3";
+    let source = "synth:packets=80k,size=1000,pace=max,seed=3";
     let store_flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store)];
     let summary = totals(&place, &[&["--source", source], &store_flags[..], &bounds].concat());
     let volume = &summary["stores"][0];
-    assert_eq!(volume["stored"]["packets"], 150_000);
+    assert_eq!(volume["stored"]["packets"], 80_000);
     assert!(volume["deleted"]["packets"].as_u64() > Some(0), "{volume}");
     let stored = files(&store, ".pcapng");
     let bytes: u64 = stored.iter().map(|file| file.metadata().unwrap().len()).sum();
@@ -133,7 +133,7 @@ fn a_budget_is_kept_the_oldest_file_goes_first_and_each_deletion_is_told() {
     let lines = check_log(&place);
     let deleted: Vec<&Value> = lines.iter().filter(|line| line["event"] == "store_deleted").collect();
     let packets: u64 = deleted.iter().map(|line| line["packets"].as_u64().unwrap()).sum();
-    assert_eq!(packets_in(&stored) as u64 + packets, 150_000, "what isn't there was deleted");
+    assert_eq!(packets_in(&stored) as u64 + packets, 80_000, "what isn't there was deleted");
     assert!(
         deleted
             .iter()
