@@ -360,7 +360,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "summary_of_whatever_the_slot_held",
         file: "summary.rs",
-        edits: &[("summary.of != Some(pinned.id())", "summary.of.is_none()")],
+        edits: &[("slot.of != Some(pinned.id())", "slot.of.is_none()")],
         model: "summaries_lapped",
         says: "denied",
     },
