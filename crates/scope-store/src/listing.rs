@@ -172,7 +172,7 @@ fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()
             listing.foreign.add(&path);
             continue;
         };
-        let contents = match open_in(&folder, &name) {
+        let mut contents = match open_in(&folder, &name) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue, // it was deleted meanwhile
             Err(error) => Err(error.into()),
             Ok(file) => contents(file, name.is_growing()),
@@ -180,8 +180,11 @@ fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()
         if let Ok(read) = &contents
             && !name.agrees(&read.run_id, read.link_type, read.number)
         {
-            listing.foreign.add(&path);
-            continue;
+            if read.volume == [0; 16] {
+                listing.foreign.add(&path);
+                continue;
+            }
+            contents = Err(StoredError::Misnamed); // its packets may be those that seem to be missing
         }
         let standing = if name.is_growing() { Standing::Left } else { Standing::Closed };
         listing.files.push(Listed { name, bytes: entry.len, standing, contents });

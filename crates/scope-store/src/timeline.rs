@@ -13,6 +13,7 @@
 
 use crate::checks::Hash;
 use crate::head::HeadInterface;
+use crate::index::IndexError;
 use crate::lanes::Lanes;
 use crate::listing::{self, Listed, Listing, SegmentFacts};
 use crate::name::FileName;
@@ -256,9 +257,14 @@ impl StoreTimeline {
         let whole = contents.span_ns();
         self.heard = self.heard.into_iter().chain(whole).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if let Some(cause) = contents.index {
-            let span_ns = whole.unwrap_or((name.first_ns(), until_ns.saturating_sub(1)));
-            // Slots whose feet hold are read all the same; of the others the lane's numbers say how many.
-            let lost = (contents.unread == 0).then_some(0);
+            let last_ns = until_ns.saturating_sub(1);
+            let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), last_ns));
+            // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody
+            // knows what a file without an end has lost.
+            let (lost, span_ns) = match cause {
+                IndexError::None => (None, (max_ns, last_ns.max(max_ns))),
+                _ => ((contents.unread == 0).then_some(0), (first_ns, max_ns)),
+            };
             if self.touches(span_ns) {
                 self.damage(&name, cause.to_string(), lost, span_ns);
             }

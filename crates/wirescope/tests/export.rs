@@ -226,6 +226,38 @@ fn a_file_without_its_end_is_read_as_far_as_its_segments_hold_and_is_listed_with
 }
 
 #[test]
+fn a_file_that_lost_its_end_under_its_name_is_stated_with_a_gap_whose_size_nobody_knows() {
+    let place = Place::new();
+    let (_, files) = store(&place, &[&capture(&[ETHERNET], 3000)]);
+    let stored = StoredFile::open(File::open(&files[0]).unwrap()).unwrap();
+    let end = stored.segments()[3].offset + stored.segment_bytes() as u64;
+    File::options().write(true).open(&files[0]).unwrap().set_len(end).unwrap();
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+    let said = comment(&place.path("out.pcapng"));
+    assert!(said.contains("unreadable") && !said.contains("complete"), "{said}");
+}
+
+#[test]
+fn files_under_each_others_names_are_damaged_and_their_packets_are_stated_as_missing() {
+    let place = Place::new();
+    let (_, files) = store(&place, &[&capture(&[ETHERNET], 900), &capture(&[ETHERNET], 700)]);
+    let beside = place.path("beside");
+    for (from, to) in [(&files[0], &beside), (&files[1], &files[0]), (&beside, &files[1])] {
+        std::fs::rename(from, to).unwrap();
+    }
+    let listed = list(&place, &[]);
+    assert_eq!(listed.code(), Some(1), "{}", listed.stdout);
+    let words = listed.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words.matches("its head is of another file than its name says").count(), 2, "{words}");
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("its head is of another file"), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+}
+
+#[test]
 fn no_byte_of_a_small_store_file_changed_ends_in_a_wrong_packet_or_a_crash() {
     let place = Place::new();
     let input = capture(&[ETHERNET], 40);
