@@ -108,6 +108,13 @@ fn appended(place: &Place, workspace: &Workspace, stores: bool) -> Result<Append
     std::thread::sleep(Duration::from_secs(LINES_MIN + 2));
     run.interrupt()?;
     let finished = run.finish_worn(stored_run::END_LIMIT)?; // the store misses what its disk can't take
+    let dropped = &finished.summary["dropped"];
+    ensure!(
+        finished.dropped() == 0,
+        "capture dropped {} of {}: {dropped}",
+        finished.dropped(),
+        finished.received()
+    );
     finished.check_packets(finished.received())?;
     if stores {
         check_shared_out(&finished)?;

@@ -28,7 +28,7 @@ use crate::table::Table;
 use crate::workspace::Workspace;
 use anyhow::Result;
 use place::Place;
-use serde_json::json;
+use serde_json::Value;
 
 /// A share of the part, which can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +63,19 @@ pub fn measure(workspace: &Workspace, scale: Scale, shares: &[Share], record: &m
         }
         record.bars.extend(bars::bars(*share, &table));
     }
-    let peers = json!({
-        "disk": speed_rows::settings(scale.store_bytes),
-        "live": store_rows::settings(),
-    });
-    record.machine.insert("store".to_string(), peers);
+    record.machine.insert("store".to_string(), settings(scale, shares));
     table.finish(record);
     Ok(())
+}
+
+/// Programs with their settings.
+fn settings(scale: Scale, shares: &[Share]) -> Value {
+    let of = |share: &Share| match share {
+        Share::Disk => Some(("disk".to_string(), speed_rows::settings(scale.store_bytes))),
+        Share::Live => Some(("live".to_string(), store_rows::settings())),
+        Share::Kill | Share::Power => None,
+    };
+    Value::Object(shares.iter().filter_map(of).collect())
 }
 
 fn disk(place: &Place, workspace: &Workspace, scale: Scale, table: &mut Table) {

@@ -41,8 +41,8 @@ impl Way {
 /// The system's.
 pub fn start(workspace: &Workspace, store: &Path, way: Way, arguments: &[&str]) -> Result<Run> {
     let store = store.to_str().context("the folder's path is no UTF-8")?;
-    // A bound that is never met: what is measured is writing.
-    let arguments = [arguments, &["--store", store, "--store-budget", "1TiB"]].concat();
+    // Never met where all goes well: what is measured is writing. Else the disk stays free for others.
+    let arguments = [arguments, &["--store", store, "--store-budget", "12GiB"]].concat();
     Run::start_prepared(workspace, &arguments, |command| {
         if way == Way::Pwrite {
             // SAFETY: between fork and exec only two calls of prctl are made, with memory of its own stack.
