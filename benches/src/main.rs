@@ -3,10 +3,10 @@
 //! ```text
 //! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
 //! ```
-//! Without a part, every part runs but `soak`, which takes as long as `--minutes` says. The record goes to
+//! Without a part, every part runs but `soak` and `store-soak`, which take as long as `--minutes` says. The record goes to
 //! `benches/record/`, see the README there; to `target/bench/` where it isn't worth keeping: with `--quick`,
 //! which measures too little, with `--ring`, which tries out the part `ring` with another ring than the bars
-//! ask for, and for a soak of less than half an hour. Exit code 0: all bars hold; 1: one doesn't, or couldn't
+//! ask for, and for a soak that is shorter than the kept ones. Exit code 0: all bars hold; 1: one doesn't, or couldn't
 //! be measured; 2: refused.
 
 mod clocks;
@@ -27,6 +27,7 @@ mod report_stall;
 mod ring;
 mod soak;
 mod stages_row;
+mod store_soak;
 mod table;
 mod traffic;
 mod truth;
@@ -39,7 +40,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use workspace::Workspace;
 
-/// The parts by name, and what each measures. All but the soak run where none is named.
+/// The parts by name, and what each measures. All but the soaks run where none is named.
 const PARTS: &[(&str, &str)] = &[
     (
         "main",
@@ -58,8 +59,10 @@ const PARTS: &[(&str, &str)] = &[
     ),
     ("truth", "files that other programs read, dumps that say the truth in random runs, hostile hits"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
+    (STORE_SOAK, "20 minutes of a store to whose disks everything happens; only if it is named"),
 ];
 const SOAK: &str = "soak";
+const STORE_SOAK: &str = "store-soak";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -91,12 +94,13 @@ pub struct Scale {
     pub simulated: u64,
     /// See `simulated`.
     pub programs: u64,
-    /// How long the soak takes.
+    /// How long a soak takes.
     pub soak: Duration,
 }
 
 /// Length of a soak that is kept.
 const SOAK_MINUTES: u64 = 30;
+const STORE_SOAK_MINUTES: u64 = 20;
 const FULL: Scale = Scale {
     rounds: 5,
     rounds_each: 10,
@@ -183,7 +187,7 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
         }
     }
     if order.parts.is_empty() {
-        order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| *name != SOAK));
+        order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| ![SOAK, STORE_SOAK].contains(name)));
     }
     Ok(order)
 }
@@ -212,8 +216,10 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
         Some(ring_bytes) => Scale { ring_bytes, time_ring_bytes: ring_bytes, ..scale },
         None => scale,
     };
-    let scale = Scale { soak: minutes.map_or(scale.soak, Duration::from_mins), ..scale };
-    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < SOAK_MINUTES);
+    let kept_minutes = if parts.contains(&STORE_SOAK) { STORE_SOAK_MINUTES } else { SOAK_MINUTES };
+    let soak = if *quick { scale.soak } else { Duration::from_mins(kept_minutes) };
+    let scale = Scale { soak: minutes.map_or(soak, Duration::from_mins), ..scale };
+    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < kept_minutes);
     let mut record = Record { machine: machine::describe(&workspace), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {
@@ -223,6 +229,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
             SOAK => soak::measure(&workspace, scale, &mut record)?,
+            STORE_SOAK => store_soak::measure(&workspace, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
     }
