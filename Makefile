@@ -6,6 +6,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
+SOAK := $(if $(filter store,$(BENCH)),store-soak,soak)
+SOAK_MINUTES ?= $(if $(filter store,$(BENCH)),20,30)
 
 .PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences pages deb deb-test clean
 .DEFAULT_GOAL := help
@@ -16,7 +18,7 @@ help:
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
 	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth or store picks a part; BEFORE=PATH adds the row stages_cost against another build'
-	@echo 'make soak          half an hour of a live run to which everything happens, as root; SOAK_MINUTES=N takes another time'
+	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make fuzz          every parser of foreign bytes: its kept inputs, then new ones for 10 s; FUZZ_SECONDS=N and FUZZ=TARGET choose others'
 	@echo 'make lint          format and clippy'
@@ -63,8 +65,8 @@ soak:
 	@$(SCRIPTS)/install-missing.sh test
 	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
 	@cargo build --release --locked --workspace
-	@echo 'soaking for $(or $(SOAK_MINUTES),30) minutes'
-	@PATH="$$PATH:/usr/sbin:/sbin" $(SCRIPTS)/as-root.sh $(TARGET_DIR)/release/benches soak --minutes $(or $(SOAK_MINUTES),30)
+	@echo 'soaking for $(SOAK_MINUTES) minutes'
+	@PATH="$$PATH:/usr/sbin:/sbin" $(SCRIPTS)/as-root.sh $(TARGET_DIR)/release/benches $(SOAK) --minutes $(SOAK_MINUTES)
 
 fuzz-filters:
 	@$(SCRIPTS)/install-missing.sh build

@@ -3,11 +3,11 @@
 //! ```text
 //! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
 //! ```
-//! Without a part, every part runs but `soak`, which takes as long as `--minutes` says, and the shares of
-//! `store`, which has them all. The record goes to
+//! Without a part, every part runs but `soak` and `store-soak`, which take as long as `--minutes` says, and the
+//! shares of `store`, which has them all. The record goes to
 //! `benches/record/`, see the README there; to `target/bench/` where it isn't worth keeping: with `--quick`,
 //! which measures too little, with `--ring`, which tries out the part `ring` with another ring than the bars
-//! ask for, and for a soak of less than half an hour. Exit code 0: all bars hold; 1: one doesn't, or couldn't
+//! ask for, and for a soak that is shorter than the kept ones. Exit code 0: all bars hold; 1: one doesn't, or couldn't
 //! be measured; 2: refused.
 
 mod clocks;
@@ -29,6 +29,7 @@ mod ring;
 mod soak;
 mod stages_row;
 mod store;
+mod store_soak;
 mod table;
 mod traffic;
 mod truth;
@@ -65,10 +66,12 @@ const PARTS: &[(&str, &str)] = &[
     ("store-kill", "of the part store: 200 kills"),
     ("store-power", "of the part store: 10,000 losses of power"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
+    (STORE_SOAK, "20 minutes of a store to whose disks everything happens; only if it is named"),
 ];
 const SOAK: &str = "soak";
-/// What runs only if it is named: the soak takes long, and a share of a part runs with it.
-const NAMED: [&str; 5] = [SOAK, "store-disk", "store-live", "store-kill", "store-power"];
+const STORE_SOAK: &str = "store-soak";
+/// What runs only if it is named: soaks take long, and a share of a part runs with it.
+const NAMED: [&str; 6] = [SOAK, STORE_SOAK, "store-disk", "store-live", "store-kill", "store-power"];
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +103,7 @@ pub struct Scale {
     pub simulated: u64,
     /// See `simulated`.
     pub programs: u64,
-    /// How long the soak takes.
+    /// How long a soak takes.
     pub soak: Duration,
     /// Bytes that are stored in a round by io_uring; by the plain way half of it.
     pub store_bytes: u64,
@@ -114,6 +117,7 @@ pub struct Scale {
 
 /// Length of a soak that is kept.
 const SOAK_MINUTES: u64 = 30;
+const STORE_SOAK_MINUTES: u64 = 20;
 const FULL: Scale = Scale {
     rounds: 5,
     rounds_each: 10,
@@ -237,8 +241,10 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
         Some(ring_bytes) => Scale { ring_bytes, time_ring_bytes: ring_bytes, ..scale },
         None => scale,
     };
-    let scale = Scale { soak: minutes.map_or(scale.soak, Duration::from_mins), ..scale };
-    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < SOAK_MINUTES);
+    let kept_minutes = if parts.contains(&STORE_SOAK) { STORE_SOAK_MINUTES } else { SOAK_MINUTES };
+    let soak = if *quick { scale.soak } else { Duration::from_mins(kept_minutes) };
+    let scale = Scale { soak: minutes.map_or(soak, Duration::from_mins), ..scale };
+    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < kept_minutes);
     let mut record = Record { machine: machine::describe(&workspace), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {
@@ -253,6 +259,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "store-kill" => store::measure(&workspace, scale, &[store::Share::Kill], &mut record)?,
             "store-power" => store::measure(&workspace, scale, &[store::Share::Power], &mut record)?,
             SOAK => soak::measure(&workspace, scale, &mut record)?,
+            STORE_SOAK => store_soak::measure(&workspace, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
     }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use serde_json::Value;
 use std::fs::{File, read_to_string};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use tempfile::TempDir;
 const EVENTS_FILE: &str = "wirescope.jsonl";
 /// Of what a run that failed said, so many characters are repeated.
 const WORDS_MAX: usize = 300;
+/// So many bytes of a log hold its last lines.
+const LAST_BYTES: u64 = 256 << 10;
 /// How long a start, with its prefault, may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -235,6 +238,18 @@ impl Run {
     pub fn logged(&self, event: &str) -> usize {
         let log = read_to_string(self.path("out").join(EVENTS_FILE)).unwrap_or_default();
         log.matches(&format!("\"event\":\"{event}\"")).count()
+    }
+
+    /// The last line with this event near the end of its log.
+    pub fn last(&self, event: &str) -> Option<Value> {
+        let mut log = File::open(self.path("out").join(EVENTS_FILE)).ok()?;
+        let bytes = log.metadata().ok()?.len();
+        log.seek(SeekFrom::Start(bytes.saturating_sub(LAST_BYTES))).ok()?;
+        let mut text = Vec::new();
+        log.read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let mut lines = text.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["event"] == event)
     }
 
     /// Orders it to stop, as Ctrl-C does.

@@ -34,6 +34,16 @@ fn refused(volume: &VolumeFacts, found: &mut Vec<Finding>) {
                 "Lower --store-budget below what the file system can give, or move the store to another disk.",
             ],
         )
+    } else if has(&["has not answered"]) {
+        (
+            "store_stalled",
+            &[
+                "Look at what the disk waits for: cat /proc/pressure/io; dmesg | tail -50",
+                "Store on a second disk as well, which takes its share: --store DIR2",
+            ],
+        )
+    } else if has(&["isn't at its path"]) {
+        ("store_gone", &["Mount the disk again, or move the folder back: the run goes on there by itself."])
     } else {
         (
             "store_failing",

@@ -65,9 +65,16 @@ fn a_disk_of_the_store_that_was_too_slow_or_failed_is_a_place_of_loss() {
                    \"volume\": \"/a\", \"state\": \"failing\", \"text\": \"Input/output error (os error 5)\"}\n";
     let found = recorded(&record(failing));
     check(&found, "store_failing", Stage::Store, Sureness::Certain, 100, "dmesg");
-    let found =
-        recorded(&record(&failing.replace("failing", "held").replace("Input", "holds leave no room: Input")));
+    let other = |state: &str, text: &str| {
+        let line = failing.replace("failing", state).replace("Input/output error (os error 5)", text);
+        recorded(&record(&line))
+    };
+    let found = other("held", "holds leave no room");
     check(&found, "store_held", Stage::Store, Sureness::Certain, 100, "hold list");
+    let found = other("stalled", "the disk has not answered for 5 s");
+    check(&found, "store_stalled", Stage::Store, Sureness::Certain, 100, "/proc/pressure/io");
+    let found = other("failing", "the folder isn't at its path any more: it was unmounted, moved or removed");
+    check(&found, "store_gone", Stage::Store, Sureness::Certain, 100, "Mount the disk again");
 }
 
 #[test]

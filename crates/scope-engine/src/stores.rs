@@ -159,7 +159,12 @@ impl Stores {
         self.shared.end();
     }
 
-    /// Whether all are done.
+    /// A run that is stopped doesn't wait for disks that don't write.
+    pub fn let_workers_go(&self) {
+        self.shared.let_workers_go();
+    }
+
+    /// Whether all are done, or nobody waits for them any more.
     pub fn is_over(&self) -> bool {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.is_over() || threads.iter().all(JoinHandle::is_finished)
@@ -168,6 +173,7 @@ impl Stores {
     /// Logs what the volumes have to tell; returns what people should read at once.
     pub fn log_news(&self, events: &Events) -> Vec<String> {
         let mut warnings = Vec::new();
+        self.shared.watch();
         for (index, news) in self.shared.take_news() {
             let Some(volume) = self.reports().into_iter().nth(index) else { continue };
             let volume = volume.path.display().to_string();
@@ -183,6 +189,10 @@ impl Stores {
         let mut failures = Vec::new();
         for report in reports {
             let path = report.path.display();
+            if report.behind.packets > 0 {
+                let packets = report.behind.packets;
+                failures.push(format!("{packets} packets were not written to the store in {path} any more").into());
+            }
             if report.missed.packets > 0 {
                 let packets = report.missed.packets;
                 failures.push(format!("the store in {path} missed {packets} packets").into());

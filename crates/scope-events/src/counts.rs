@@ -297,7 +297,7 @@ facts! {
         oldest: Option<String>,
         /// files in it
         files: u64,
-        /// `writing`, `failing`, `held` (holds leave no room) or `full`
+        /// `writing`, `failing`, `stalled` (the disk does not answer), `held` (holds leave no room) or `full`
         state: String,
         /// how it writes, and if it is not the fastest way, why
         way: String,

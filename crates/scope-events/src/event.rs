@@ -329,7 +329,7 @@ facts! {
     StoreState {
         /// the volume's folder
         volume: String,
-        /// `writing`, `failing`, `held` (holds leave no room) or `full`
+        /// `writing`, `failing`, `stalled` (the disk does not answer), `held` (holds leave no room) or `full`
         state: String,
         /// the same, in plain words
         text: String,

@@ -121,6 +121,17 @@ impl Folder {
         }
     }
 
+    /// Whether its path still leads to it: not if it was moved, removed or unmounted, or if something is mounted
+    /// over it. Where the path can't be followed any more, only whether it was removed is known.
+    pub fn is_at_its_path(&self) -> bool {
+        let Ok(own) = fstat(&self.handle) else { return false };
+        match statat(CWD, &self.path, AtFlags::empty()) {
+            Ok(found) => (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino),
+            Err(Errno::NOENT | Errno::NOTDIR) => false,
+            Err(_) => !self.is_removed(),
+        }
+    }
+
     /// What the kernel says of it: file systems laid over others don't count the links of a folder.
     fn is_called_deleted(&self) -> bool {
         let link = readlinkat(CWD, format!("/proc/self/fd/{}", self.handle.as_raw_fd()), Vec::new());

@@ -23,6 +23,11 @@ impl Follower {
         self.positions[lane as usize].store(sequence, Ordering::Release);
     }
 
+    /// Nobody waits for this follower any more, whatever it is behind.
+    pub(crate) fn needs_nothing(&self) {
+        self.positions.iter().for_each(|position| position.store(u64::MAX - 1, Ordering::Release));
+    }
+
     /// Closed segments that the follower still needs, over all lanes for which `opened` says how many
     /// segments they have opened. Open ones don't count: they can't be recycled.
     fn behind(&self, opened: impl Fn(u32) -> Option<u64>) -> u64 {

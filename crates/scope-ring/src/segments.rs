@@ -24,6 +24,8 @@ pub struct SegmentReader {
     follower: Arc<Follower>,
     held: Held,
     lanes: Vec<Position>,
+    /// Workers that can wait don't wait for it any more.
+    overrun: bool,
 }
 
 /// Where the reader stands in a lane: everything before `packet` was taken or is missed.
@@ -62,7 +64,8 @@ impl SegmentReader {
     /// One that begins with the oldest segments that are left, and holds as many as `allowance` says.
     pub fn new(ring: &Arc<Ring>, allowance: Allowance) -> SegmentReader {
         let follower = ring.follower(|lane| ring.oldest_possible(lane));
-        SegmentReader { ring: ring.clone(), follower, held: Held::new(ring, allowance), lanes: Vec::new() }
+        let held = Held::new(ring, allowance);
+        SegmentReader { ring: ring.clone(), follower, held, lanes: Vec::new(), overrun: false }
     }
 
     /// Segments that are held now.
@@ -121,6 +124,12 @@ impl SegmentReader {
         self.publish(id.lane);
     }
 
+    /// From now on workers that can wait overrun it: what it can't take then it misses.
+    pub fn let_workers_go(&mut self) {
+        self.overrun = true;
+        self.follower.needs_nothing();
+    }
+
     /// What a lane published up to `published` packets and bytes, and was recycled before it could be taken: at the
     /// end, when nothing more is taken.
     pub fn rest(&self, lane: u32, published: (u64, u64)) -> Missed {
@@ -159,6 +168,9 @@ impl SegmentReader {
 
     /// Tells workers that can wait which segments of the lane are still needed.
     fn publish(&self, lane: u32) {
+        if self.overrun {
+            return;
+        }
         let position = &self.lanes[lane as usize];
         let needed = position.taken.first().copied().unwrap_or(position.next);
         self.follower.done_before(lane, needed.max(self.ring.oldest_possible(lane)));

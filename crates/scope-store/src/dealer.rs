@@ -8,8 +8,8 @@
 //! done        it is written, and let go
 //! put_back    the volume failed before it was written: another one gets it, or the same one later
 //! ```
-//! A volume that stalls keeps what it has; what the others can't hold is recycled by the ring, and counted as
-//! missed with the segment that follows.
+//! A volume that stalls keeps what its disk was given; what the others can't hold is recycled by the ring, and
+//! counted as missed with the segment that follows.
 
 use crate::report::Amount;
 use scope_packet::SegmentId;
@@ -39,12 +39,21 @@ struct Queue {
     waiting: VecDeque<Job>,
     /// Handed to the volume, and not done.
     in_hand: usize,
+    /// Its disk refuses.
     fails: bool,
+    /// Its disk doesn't answer.
+    stalls: bool,
+    /// It takes nothing any more.
+    over: bool,
 }
 
 impl Queue {
     fn len(&self) -> usize {
         self.waiting.len() + self.in_hand
+    }
+
+    fn works(&self) -> bool {
+        !self.fails && !self.stalls && !self.over
     }
 }
 
@@ -107,7 +116,31 @@ impl Dealer {
     /// Whether the volume fails now: then the others get its share, and what waits for it.
     pub fn set_failing(&mut self, volume: usize, fails: bool) {
         self.queues[volume].fails = fails;
-        if fails && self.queues.iter().any(|queue| !queue.fails) {
+        self.move_on(volume);
+    }
+
+    /// Whether the volume's disk doesn't answer now: the same, but for what the disk has already.
+    pub fn set_stalling(&mut self, volume: usize, stalls: bool) {
+        self.queues[volume].stalls = stalls;
+        self.move_on(volume);
+    }
+
+    /// The volume takes nothing any more: what waits for it goes to the others, as far as they may have it; the
+    /// rest is still its own. Whether it was the last one.
+    pub fn end(&mut self, volume: usize) -> bool {
+        self.queues[volume].over = true;
+        self.move_on(volume);
+        self.queues.iter().all(|queue| queue.over)
+    }
+
+    /// From now on workers that can wait don't wait for the volumes.
+    pub fn let_workers_go(&mut self) {
+        self.reader.let_workers_go();
+    }
+
+    /// What waits for a volume that doesn't work goes to those that do, as far as they may have it.
+    fn move_on(&mut self, volume: usize) {
+        if !self.queues[volume].works() && self.queues.iter().any(Queue::works) {
             let mut waiting = std::mem::take(&mut self.queues[volume].waiting);
             while let Some(job) = waiting.pop_front() {
                 match self.emptiest() {
@@ -131,11 +164,11 @@ impl Dealer {
         (0u32..).zip(&lanes).map(rest).filter(|(_, missed)| missed.packets > 0).collect()
     }
 
-    /// Of the volumes that don't fail, the one with the fewest segments, if it may have another; where all
-    /// fail, of all.
+    /// Of the volumes that work, the one with the fewest segments, if it may have another; where none works,
+    /// of all.
     fn emptiest(&self) -> Option<usize> {
-        let works = self.queues.iter().any(|queue| !queue.fails);
-        let may = |queue: &Queue| queue.len() < self.share && !(works && queue.fails);
+        let any_works = self.queues.iter().any(Queue::works);
+        let may = |queue: &Queue| !queue.over && queue.len() < self.share && (queue.works() || !any_works);
         let able = self.queues.iter().enumerate().filter(|(_, queue)| may(queue));
         able.min_by_key(|(_, queue)| queue.len()).map(|(volume, _)| volume)
     }

@@ -32,14 +32,21 @@ pub struct Inventory {
     /// Bytes of the file system, when it was asked last.
     total: u64,
     foreign: Foreign,
+    /// The file system takes the space of a growing file as soon as it is begun.
+    reserves: bool,
 }
 
 impl Inventory {
-    /// Looks at what stands in the volume. Returns files with growing names, too: of runs that died.
+    /// Looks at what stands in the volume. Returns files with growing names, too: of runs that died. `reserves`:
+    /// space that is reserved is free no more, as far as the file system says.
     ///
     /// # Errors
     /// The folder can't be read.
-    pub fn look(disk: &mut dyn Disk, bounds: Bounds) -> io::Result<(Inventory, Vec<Standing>)> {
+    pub fn look(
+        disk: &mut dyn Disk,
+        bounds: Bounds,
+        reserves: bool,
+    ) -> io::Result<(Inventory, Vec<Standing>)> {
         let mut inventory = Inventory {
             files: Vec::new(),
             totals: Vec::new(),
@@ -47,6 +54,7 @@ impl Inventory {
             deleted: Vec::new(),
             total: 0,
             foreign: Foreign::default(),
+            reserves,
         };
         let mut growing = Vec::new();
         for standing in disk.list()? {
@@ -96,7 +104,8 @@ impl Inventory {
     /// A file was begun.
     pub fn begun(&mut self, name: FileName, reserve: u64) {
         let first_ns = name.first_ns();
-        self.files.push(Kept { name, min_ns: first_ns, max_ns: first_ns, taken: 0, reserve });
+        let taken = if self.reserves { reserve } else { 0 };
+        self.files.push(Kept { name, min_ns: first_ns, max_ns: first_ns, taken, reserve });
         self.totals.push(None);
     }
 

@@ -17,6 +17,7 @@
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
 //! | [`verify`] | whether captures of any kind are whole |
+//! | [`stall`] | whether a disk still answers |
 //! | [`disk`] | what the store asks of a file system |
 //!
 //! Absent for now: volumes, search.
@@ -47,6 +48,7 @@ pub mod retain;
 pub mod salvage;
 pub mod segment;
 pub mod slot;
+pub mod stall;
 pub mod stored;
 pub mod timeline;
 pub mod verify;

@@ -50,6 +50,8 @@ pub enum VolumeState {
     Held,
     /// Files of others leave no room: nothing of its own is left to delete.
     Full,
+    /// The disk doesn't answer.
+    Stalled,
 }
 
 impl VolumeState {
@@ -60,6 +62,7 @@ impl VolumeState {
             VolumeState::Failing => "failing",
             VolumeState::Held => "held",
             VolumeState::Full => "full",
+            VolumeState::Stalled => "stalled",
         }
     }
 }

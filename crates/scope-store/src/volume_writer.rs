@@ -24,6 +24,7 @@ use crate::name::FileName;
 use crate::recover::{Outcome, Recovery};
 use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
+use crate::stall::{self, Pulse, Stall};
 use crate::volume::Volume;
 use scope_folder::Folder;
 use scope_packet::SegmentId;
@@ -32,7 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Writes under way at most: more are begun when some have finished.
@@ -55,7 +56,9 @@ pub struct Shared {
     ring: Arc<Ring>,
     dealer: Mutex<Dealer>,
     volumes: Vec<Mutex<Told>>,
+    pulses: Vec<Pulse>,
     ends: AtomicBool,
+    ended: OnceLock<Instant>,
 }
 
 /// What a volume tells the run, and is told by it.
@@ -64,6 +67,7 @@ struct Told {
     report: VolumeReport,
     news: VecDeque<News>,
     bounds: Option<Bounds>,
+    stall: Stall,
     over: bool,
 }
 
@@ -74,13 +78,48 @@ impl Shared {
             ring: ring.clone(),
             dealer: Mutex::new(dealer),
             volumes: (0..volumes).map(|_| Mutex::default()).collect(),
+            pulses: (0..volumes).map(|_| Pulse::new()).collect(),
             ends: AtomicBool::new(false),
+            ended: OnceLock::new(),
         })
     }
 
     /// Where the volumes stand; what is behind is made exact by [`crate::report::share_out_behind`].
     pub fn reports(&self) -> Vec<VolumeReport> {
-        self.volumes.iter().map(|told| locked(told).report.clone()).collect()
+        let report = |(told, pulse): (&Mutex<Told>, &Pulse)| {
+            let told = locked(told);
+            let mut report = told.report.clone();
+            if told.stall.stalls() {
+                (report.state, report.error) = (VolumeState::Stalled, Some(stall::words(pulse.silent())));
+            }
+            report
+        };
+        self.volumes.iter().zip(&self.pulses).map(report).collect()
+    }
+
+    /// Looks which disks have stopped answering, or answer again: the others take over the share of those that
+    /// don't. To be called every second or so.
+    pub fn watch(&self) {
+        for (index, (told, pulse)) in self.volumes.iter().zip(&self.pulses).enumerate() {
+            let mut told = locked(told);
+            let over = told.over;
+            let Some(stalls) = told.stall.look(pulse, over) else { continue };
+            let news = match stalls {
+                true => News::State(VolumeState::Stalled, stall::words(pulse.silent())),
+                false => News::State(told.report.state, "the disk answers again".to_string()),
+            };
+            told.news.push_back(news);
+            drop(told);
+            locked(&self.dealer).set_stalling(index, stalls);
+        }
+    }
+
+    /// Workers that can wait for the store don't any more, where a volume doesn't write: a run that is stopped
+    /// must not wait for its disk.
+    pub fn let_workers_go(&self) {
+        if self.reports().iter().any(|report| report.state != VolumeState::Writing) {
+            locked(&self.dealer).let_workers_go();
+        }
     }
 
     /// What the volumes have to tell since the last call: by their places.
@@ -98,12 +137,18 @@ impl Shared {
 
     /// Nothing more is published: the volumes write what there is, and end.
     pub fn end(&self) {
+        self.ended.get_or_init(Instant::now);
         self.ends.store(true, Ordering::Release);
     }
 
-    /// Whether all volumes have ended.
+    /// Whether all volumes have ended, but for those whose disk doesn't answer, and that nobody waits for.
     pub fn is_over(&self) -> bool {
-        self.volumes.iter().all(|told| locked(told).over)
+        let is_over = |(told, pulse): (&Mutex<Told>, &Pulse)| {
+            let told = locked(told);
+            let given_up = |end: &Instant| told.stall.is_given_up(pulse, *end);
+            told.over || self.ended.get().is_some_and(given_up)
+        };
+        self.volumes.iter().zip(&self.pulses).all(is_over)
     }
 
     /// What no volume could take at the end, by lane.
@@ -196,6 +241,8 @@ struct Maker {
     file_bytes: u64,
     number: u32,
     no_room: Option<NoRoom>,
+    /// A file was begun since the disk refused last.
+    fresh: bool,
     /// When the newest file of each link type was begun.
     begun: BTreeMap<u16, Instant>,
 }
@@ -217,6 +264,7 @@ impl Maker {
         let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
         let writer = FileWriter::create(disk, plan)?;
         self.inventory.begun(name, writer.reserve_bytes());
+        self.fresh = true;
         self.begun.insert(link_type.0, Instant::now());
         Ok(writer)
     }
@@ -238,7 +286,7 @@ impl VolumeWriter {
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
         let chain_folder = Folder::open(volume.folder().path())?;
-        let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds)?;
+        let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds, way.reserves)?;
         let now = Instant::now();
         let mut news = VecDeque::new();
         let foreign = inventory.foreign();
@@ -274,6 +322,7 @@ impl VolumeWriter {
                 file_bytes: plan.file_bytes,
                 number,
                 no_room: None,
+                fresh: false,
                 begun: BTreeMap::new(),
             },
             flush: plan.flush,
@@ -301,17 +350,28 @@ impl VolumeWriter {
     pub fn turn(&mut self) -> Turn {
         let ends = self.shared.ends.load(Ordering::Acquire);
         let mut busy = self.finish();
+        if busy || self.disk.pending() == 0 {
+            self.shared.pulses[self.index].beat();
+        }
         let now = Instant::now();
-        if let Some(failing) = &self.failing {
+        if let Some(failing) = &mut self.failing {
+            if ends && self.tries_at_end == 0 {
+                *failing = Failing { pause: PAUSE_MIN / 2, again_at: now };
+            }
             if now < failing.again_at {
                 self.take_bounds();
                 self.deal();
                 self.tell(false);
-                return if ends && self.tries_at_end >= LAST_TRIES { self.give_up() } else { Turn::Idle };
+                return if ends && self.tries_at_end >= LAST_TRIES { self.over() } else { Turn::Idle };
             }
             if ends {
                 self.tries_at_end += 1;
             }
+            if let Err(error) = self.check_place() {
+                self.fail(&error);
+                return Turn::Idle;
+            }
+            locked(&self.shared.dealer).set_failing(self.index, false); // it gets its share, to be tried with
         }
         busy |= self.take_jobs();
         let tried = self.give(now, ends);
@@ -329,7 +389,6 @@ impl VolumeWriter {
             self.take_events();
             let written = self.files.values().all(|files| files.writers().next().is_none());
             if written && !self.recover() && !self.chain() {
-                self.count_rest();
                 return self.over();
             }
             busy = true;
@@ -513,7 +572,7 @@ impl VolumeWriter {
             let now = Amount::new(packets, bytes);
             self.report.stored = self.report.stored.plus(now.less(hand.kept));
             hand.kept = now;
-            self.works();
+            self.try_has_worked();
         }
         self.let_go(kept.id);
     }
@@ -546,6 +605,7 @@ impl VolumeWriter {
             Some(failing) => (failing.pause * 2).min(PAUSE_MAX),
             None => PAUSE_MIN,
         };
+        self.maker.fresh = false;
         self.failing = Some(Failing { pause, again_at: Instant::now() + pause });
         self.set_state(state, words);
         locked(&self.shared.dealer).set_failing(self.index, true);
@@ -599,6 +659,22 @@ impl VolumeWriter {
         }
     }
 
+    /// Something is safe. What was under way when the disk refused says nothing, nor does an older file where
+    /// there was no room for another one.
+    fn try_has_worked(&mut self) {
+        let is_try = self.failing.as_ref().is_some_and(|failing| Instant::now() >= failing.again_at);
+        if is_try && (self.report.state == VolumeState::Failing || self.maker.fresh) {
+            self.works();
+        }
+    }
+
+    /// What is written to a folder that nobody finds any more is no use.
+    fn check_place(&self) -> io::Result<()> {
+        let words = "the folder isn't at its path any more: it was unmounted, moved or removed";
+        let is_there = self.maker.volume.folder().is_at_its_path();
+        if is_there { Ok(()) } else { Err(io::Error::new(io::ErrorKind::NotFound, words)) }
+    }
+
     /// It works again.
     fn works(&mut self) {
         if self.failing.take().is_some() || self.report.state != VolumeState::Writing {
@@ -618,21 +694,27 @@ impl VolumeWriter {
     /// Bounds, once a second.
     fn look(&mut self) {
         self.take_bounds();
-        // What stopped for lack of room goes on as soon as there is room for a file.
-        let lacks = matches!(self.report.state, VolumeState::Held | VolumeState::Full);
-        let wanted = if lacks { self.maker.file_bytes } else { 0 };
-        let room = self.maker.inventory.make_room(&mut *self.disk, &self.maker.volume, wanted);
-        match room {
-            Ok(()) if lacks => self.works(),
-            Ok(()) => {}
-            Err(no_room) if no_room.state == VolumeState::Failing => {}
-            Err(no_room) => self.set_state(no_room.state, no_room.words),
+        match self.check_place() {
+            Ok(()) => self.keep_bounds(),
+            Err(error) => self.fail(&error),
         }
         self.end_old_files();
         self.note_deleted();
         if self.missed.amount.packets > 0 {
             let Missing { amount, span_ns } = std::mem::take(&mut self.missed);
             self.note(News::Missed(amount, span_ns));
+        }
+    }
+
+    fn keep_bounds(&mut self) {
+        // What stopped for lack of room goes on as soon as there is room for a file.
+        let lacks = matches!(self.report.state, VolumeState::Held | VolumeState::Full);
+        let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
+        match self.maker.inventory.make_room(&mut *self.disk, &self.maker.volume, wanted) {
+            Ok(()) if lacks => self.works(),
+            Ok(()) => {}
+            Err(no_room) if no_room.state == VolumeState::Failing => {}
+            Err(no_room) => self.set_state(no_room.state, no_room.words),
         }
     }
 
@@ -730,18 +812,16 @@ impl VolumeWriter {
         dealer.queued(self.index) == 0
     }
 
-    /// What nobody could take: it stands with the first volume.
+    /// What nobody could take: it stands with the last volume to end.
     fn count_rest(&mut self) {
-        if self.index == 0 {
-            let rest = self.shared.rest();
-            for (lane, missed) in rest {
-                self.count_missed(lane, &missed);
-            }
+        for (lane, missed) in self.shared.rest() {
+            self.count_missed(lane, &missed);
         }
     }
 
-    /// The run ends, and the disk still refuses: what it has is missed.
-    fn give_up(&mut self) -> Turn {
+    /// What it has, and can't give to another one, is missed.
+    fn miss_the_rest(&mut self) {
+        let is_last = locked(&self.shared.dealer).end(self.index);
         let hands = std::mem::take(&mut self.hands);
         let jobs: Vec<Job> = {
             let mut dealer = locked(&self.shared.dealer);
@@ -763,11 +843,13 @@ impl VolumeWriter {
             }
             locked(&self.shared.dealer).done(self.index, pinned.id());
         }
-        self.count_rest();
-        self.over()
+        if is_last {
+            self.count_rest();
+        }
     }
 
     fn over(&mut self) -> Turn {
+        self.miss_the_rest(); // another one may have failed just now, and have given it something
         self.look();
         self.tell(true);
         locked(&self.shared.volumes[self.index]).over = true;

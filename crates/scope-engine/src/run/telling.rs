@@ -12,6 +12,7 @@ use scope_events::{EVENTS_FILE, Reopened};
 use scope_source::{InterfaceEvent, InterfaceState};
 use scope_spelling::figures::{counted, number};
 use scope_spelling::printable::shell_word;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Warnings that the summary repeats; all are told when they come up.
@@ -87,6 +88,9 @@ impl Run {
     /// Logs what the volumes of the store have to tell, and tells people what they should know.
     pub(super) fn tell_of_stores(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
         let Some(stores) = &self.shared.stores else { return };
+        if self.shared.stop.load(Ordering::Relaxed) {
+            stores.let_workers_go();
+        }
         for warning in stores.log_news(&self.shared.events) {
             self.warn(warning, watch, warnings);
         }

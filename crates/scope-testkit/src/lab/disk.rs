@@ -1,12 +1,14 @@
-//! Where the files of a run go: a folder like any other, one that is full soon, or a file system that can be
-//! frozen.
+//! Where the files of a run go: a folder like any other, one that is full soon, or a file system of its own that
+//! can be frozen, full, failing, read-only or gone.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::{Permissions, set_permissions};
+use std::fs::{File, Permissions, read_to_string, remove_file, set_permissions};
 use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub enum Kind {
     Plain,
     /// Memory, with room for so many KiB.
     Small(u32),
-    /// A file system of its own, in a file of so many MiB, which can be frozen.
+    /// A file system of its own, in a file of so many MiB.
     Own(u32),
 }
 
@@ -25,7 +27,21 @@ pub struct Disk {
     path: PathBuf,
     /// Keeps the file system frozen; it thaws it when its input ends, so also when this process is killed.
     freezer: Option<Child>,
+    /// The device of a file system of its own.
+    device: String,
 }
+
+/// The file that fills the disk.
+const FILLER: &str = "filler";
+/// Of a file system of its own the figures, journal and tables all lie before this.
+pub const DATA_FROM_MIB: u64 = 12;
+/// `struct loop_info64`, and where the end of the device is in it.
+type LoopInfo = [u64; 29];
+const LOOP_END: usize = 4;
+const LOOP_SET_STATUS64: libc::c_ulong = 0x4c04;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4c05;
+/// A device that is being written to takes another end a moment later.
+const LOOP_MAX: Duration = Duration::from_secs(60);
 
 /// What the freezer does: its input's end, or a line there, thaws.
 const FREEZER: &str = "fsfreeze -f \"$0\" || exit 1; echo frozen; read line; fsfreeze -u \"$0\"";
@@ -75,6 +91,7 @@ impl Disk {
     /// The system's.
     pub fn mount(kind: Kind, path: &Path) -> Result<Disk> {
         let at = path.to_str().context("the path of the folder is no UTF-8")?;
+        let mut device = String::new();
         match kind {
             Kind::Plain => {}
             Kind::Small(kib) => {
@@ -83,11 +100,97 @@ impl Disk {
             Kind::Own(mib) => {
                 let image = format!("{at}.img");
                 run("truncate", &["-s", &format!("{mib}M"), &image])?;
-                run("mkfs.ext4", &["-q", "-F", &image])?;
+                let layout = ["-b", "4096", "-E", "packed_meta_blocks=1", "-J", "size=4"];
+                run("mkfs.ext4", &[&["-q", "-F"], &layout[..], &[&image]].concat())?;
                 run("mount", &["-o", "loop", &image, at])?;
+                let mounts = read_to_string("/proc/self/mounts")?;
+                let own = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some(at));
+                let own = own.and_then(|line| line.split(' ').next());
+                device = own.context("the file system isn't among the mounted ones")?.to_string();
             }
         }
-        Ok(Disk { kind, path: path.to_path_buf(), freezer: None })
+        Ok(Disk { kind, path: path.to_path_buf(), freezer: None, device })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Others take all the room that is left.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn fill(&self) -> Result<()> {
+        let filler = File::create(self.path.join(FILLER))?;
+        let (mut at, mut bytes) = (0, 1 << 30);
+        while bytes >= 4096 {
+            // SAFETY: takes numbers only; the file is open.
+            match unsafe { libc::fallocate(filler.as_raw_fd(), 0, at, bytes) } {
+                0 => at += bytes,
+                _ => bytes /= 2,
+            }
+        }
+        Ok(())
+    }
+
+    /// The room is there again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn relieve(&self) -> Result<()> {
+        remove_file(self.path.join(FILLER)).context("the file that fills the disk")
+    }
+
+    /// The device of a file system of its own ends behind so many MiB from now on: what lies behind can't be
+    /// read or written (EIO). `None`: all of it is there again, unchanged.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end_at(&self, mib: Option<u64>) -> Result<()> {
+        let device = File::options().read(true).write(true).open(&self.device)?;
+        let begun = Instant::now();
+        loop {
+            let mut info: LoopInfo = [0; 29];
+            // SAFETY: both calls read or write one `struct loop_info64`, which is as long as `LoopInfo`.
+            let done = unsafe {
+                libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64 as _, &raw mut info) == 0 && {
+                    info[LOOP_END] = mib.unwrap_or(0) << 20;
+                    libc::ioctl(device.as_raw_fd(), LOOP_SET_STATUS64 as _, &raw const info) == 0
+                }
+            };
+            if done {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            ensure!(begun.elapsed() < LOOP_MAX, "{} takes no other end: {error}", self.device);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Nothing may be changed on it, or everything again.
+    ///
+    /// # Errors
+    /// The system's: some file is open for writing.
+    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        let option = if read_only { "remount,ro" } else { "remount,rw" };
+        run("mount", &["-o", option, self.path.to_str().unwrap_or_default()])
+    }
+
+    /// Takes it away from its folder, whoever uses it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn unmount(&self) -> Result<()> {
+        run("umount", &["-l", self.path.to_str().unwrap_or_default()])
+    }
+
+    /// Mounts a file system of its own again that somebody still uses.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mount_again(&self) -> Result<()> {
+        run("mount", &[&self.device, self.path.to_str().unwrap_or_default()])
     }
 
     /// Nothing that is written gets on from now on, until [`Disk::thaw`].
@@ -130,6 +233,9 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = self.thaw();
+        if !self.device.is_empty() {
+            let _ = self.end_at(None);
+        }
         if self.kind != Kind::Plain {
             let _ = run("umount", &["-l", self.path.to_str().unwrap_or_default()]);
         }
