@@ -96,8 +96,8 @@ impl OpenStores {
         let segments = (self.plan.behind / ring.segment_bytes() as u64).max(1);
         let budget = Arc::new(PinBudget::new(segments));
         let reader = SegmentReader::new(ring, budget.take(segments, 1));
-        let count = self.volumes.len();
-        let shared = Shared::new(ring, Dealer::new(reader, count), count);
+        let ids: Vec<VolumeId> = self.volumes.iter().map(|volume| volume.volume.id()).collect();
+        let shared = Shared::new(ring, Dealer::new(reader, ids.len()), ids);
         let mut threads = Vec::new();
         for (index, volume) in self.volumes.into_iter().enumerate() {
             let place = volume.folder.path().display().to_string();

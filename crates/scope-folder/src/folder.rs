@@ -7,7 +7,7 @@
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat,
-    mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
+    mkdirat, openat, readlinkat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -565,7 +565,9 @@ impl Draft<'_> {
                 self.part.insert(part).clone()
             }
         };
-        renameat(&self.folder.handle, &part, &self.folder.handle, &self.name)?;
+        // By the newer call, the only one that a run may make.
+        let (folder, flags) = (&self.folder.handle, RenameFlags::empty());
+        renameat_with(folder, &part, folder, &self.name, flags)?;
         self.part = None;
         self.folder.sync()
     }

@@ -245,6 +245,24 @@ impl PacketHead {
     }
 }
 
+/// Walks over the options in `rest`, in the byte order of their section: code and value of each, up to the end of
+/// options. What doesn't fit ends the walk; whether all did.
+#[inline]
+pub fn options(mut rest: &[u8], big_endian: bool, mut each: impl FnMut(u16, &[u8])) -> bool {
+    let half =
+        |bytes: [u8; 2]| if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) };
+    while let [c0, c1, l0, l1, behind @ ..] = rest {
+        let (code, len) = (half([*c0, *c1]), usize::from(half([*l0, *l1])));
+        let Some(value) = behind.get(..len) else { return false };
+        if code == 0 {
+            return len == 0;
+        }
+        each(code, value);
+        rest = behind.get(padded(len)..).unwrap_or_default();
+    }
+    rest.is_empty()
+}
+
 /// Reads 4 bytes little-endian at `at`; the caller has checked the length.
 #[inline]
 pub fn le32(bytes: &[u8], at: usize) -> u32 {

@@ -6,7 +6,7 @@
 //! them.
 
 use super::calls::{self, Filter};
-use super::{Failed, RightsError, capabilities, files, hide, threads};
+use super::{RightsError, capabilities, files, hide, in_every_thread};
 use libc::*;
 use scope_folder::Folder;
 use std::path::Path;
@@ -87,22 +87,11 @@ fn keep_to(paths: &[&Path], makes: Option<&Folder>) -> Result<ReadingRights, Rig
     let calls = filters(makes).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
-    let (landlock_abi, landlock) = (files.abi(), files.ruleset());
-    let failed = threads::lasting(Failed::default());
-    threads::in_each(threads::lasting(move |_: threads::Tid| {
+    let landlock_abi = files.abi();
+    in_every_thread(files, calls, move || {
         capabilities::drop_bounding();
-        failed.note(1, capabilities::drop_all_but_files(makes));
-        failed.note(2, capabilities::gain_none());
-        if let Some(ruleset) = landlock {
-            failed.note(3, files::restrict_thread(ruleset));
-        }
-        if let Some(filters) = &calls {
-            failed.note(4, filters.0.apply());
-            failed.note(5, filters.1.apply());
-        }
-    }))
-    .map_err(RightsError::step("reaching every thread"))?;
-    failed.result()?;
+        capabilities::drop_all_but_files(makes)
+    })?;
     Ok(ReadingRights { seccomp, landlock_abi })
 }
 

@@ -8,7 +8,7 @@ use crate::recover;
 use crate::report::{Deleted, VolumeState};
 use crate::retain::{Bound, Bounds, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign};
-use scope_spelling::figures::size;
+use scope_spelling::figures::{counted, size};
 use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -220,9 +220,9 @@ impl Inventory {
             let words = match lack.held_files {
                 0 => format!("no room: {bound} lacks {}, and no file is left to delete", size(lack.bytes)),
                 files => format!(
-                    "no room: {bound} lacks {}, and holds keep {files} files of {}; remove a hold, or raise the \
-                     bound",
+                    "no room: {bound} lacks {}, and holds keep {} of {}; remove a hold, or raise the bound",
                     size(lack.bytes),
+                    counted(files as u64, "file"),
                     size(lack.held_bytes)
                 ),
             };

@@ -22,15 +22,17 @@ mod segments;
 mod statement;
 
 pub use folder::{ChainProblem, ChainReport, StoreReport};
-pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Progress, Reason, Verdict};
+pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Partial, Progress, Reason, Verdict};
 
 use crate::chain::Digest;
 use crate::head::{Head, HeadError};
 use crate::stored::{StoredError, StoredFile};
 use input::Input;
-use lanes::Lanes;
+use lanes::{Lanes, NumberGap};
 use rustix::fs::OFlags;
 use scope_fault::Fault;
+use scope_packet::GapReason;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -79,6 +81,8 @@ pub struct Report {
     pub heads_missing: Vec<Digest>,
     /// Segments that stand in more than one place.
     pub twice: u64,
+    /// Runs in the stores that had volumes which weren't given.
+    pub partial: Vec<Partial>,
 }
 
 impl Report {
@@ -118,6 +122,7 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
         }
     }
     report.twice = looked.lanes.twice;
+    report.partial = looked.partial();
     report.files = looked.finish();
     let heads = || report.stores.iter().filter_map(|store| store.chain.as_ref()).flat_map(|chain| &chain.all);
     report.heads_missing =
@@ -143,6 +148,10 @@ struct Looked {
     facts: Vec<(bool, bool)>,
     lanes: Lanes,
     stores: Vec<Vec<folder::Numbered>>,
+    /// Volumes that were given, with their places in `stores`.
+    given: BTreeMap<[u8; 16], usize>,
+    /// All volumes of each run in the stores, as the heads of its files say.
+    volumes: BTreeMap<[u8; 16], Vec<[u8; 16]>>,
 }
 
 impl Looked {
@@ -163,6 +172,9 @@ impl Looked {
         };
         let is_filtered = head.as_ref().is_some_and(|head| !head.filter.is_empty());
         let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
+        if let Some(head) = head.as_ref().filter(|head| !head.volumes.is_empty()) {
+            self.volumes.entry(head.run_id).or_insert_with(|| head.volumes.clone());
+        }
         self.facts.push((is_filtered, is_of_volume));
         self.files.push(report);
         head
@@ -209,9 +221,31 @@ impl Looked {
         None
     }
 
+    /// Why a gap is there that the files around it don't explain, by the run's other volumes.
+    fn not_here(&self, gap: &NumberGap) -> Reason {
+        let volumes = self.volumes.get(&gap.id.run_id).map_or(&[][..], Vec::as_slice);
+        if volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains_key(id)) {
+            return Reason::Elsewhere;
+        }
+        let files = |id: &[u8; 16]| self.stores.get(*self.given.get(id)?);
+        match volumes.iter().filter_map(files).any(|files| folder::has_only_later(gap, files)) {
+            true => Reason::Deleted,
+            false => Reason::Gap(GapReason::Disk),
+        }
+    }
+
+    /// Runs with volumes that weren't given.
+    fn partial(&self) -> Vec<Partial> {
+        let partial = self.volumes.iter().map(|(&run_id, volumes)| {
+            let given = volumes.iter().filter(|id| self.given.contains_key(*id)).count();
+            Partial { run_id, given, volumes: volumes.len() }
+        });
+        partial.filter(|partial| (1..partial.volumes).contains(&partial.given)).collect()
+    }
+
     /// Says of each file what it lacks.
     fn finish(mut self) -> Vec<FileReport> {
-        let (mut losses, gaps) = self.lanes.finish();
+        let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
         for gap in gaps {
             let (is_filtered, is_of_volume) = self.facts[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
@@ -219,8 +253,11 @@ impl Looked {
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
                 let reason = match is_of_volume || is_in_store {
-                    true => folder::explain(&gap, &self.stores, is_filtered),
-                    false => Reason::Gap(scope_packet::GapReason::Evicted),
+                    true => match folder::explain(&gap, &self.stores, is_filtered) {
+                        Reason::Gap(GapReason::Disk) => self.not_here(&gap),
+                        reason => reason,
+                    },
+                    false => Reason::Gap(GapReason::Evicted),
                 };
                 losses.push((gap.behind, folder::missing_of(&gap, reason)));
             }

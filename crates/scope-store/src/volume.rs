@@ -360,7 +360,7 @@ impl Foreign {
 pub fn is_foreign(name: &Path) -> bool {
     let own = |text: &str| {
         [MARK, HOLDS_FILE, CHAIN_FILE].contains(&text)
-            || draft_of(text).is_some_and(|name| [MARK, HOLDS_FILE].contains(&name))
+            || draft_of(text).is_some_and(|name| [MARK, HOLDS_FILE, CHAIN_FILE].contains(&name))
     };
     !name.to_str().is_some_and(own) && FileName::read(name).is_none()
 }
@@ -678,6 +678,7 @@ mod tests {
             CHAIN_FILE,
             ".holds.json.part",
             ".wirescope.store.part",
+            ".chain.jsonl.part",
             own,
             &format!("{own}.part"),
         ] {

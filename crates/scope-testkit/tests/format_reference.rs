@@ -344,7 +344,8 @@ fn reference_head(segment_bytes: usize) -> Vec<u8> {
     let at = |field| offset("Head block", field);
     let block_at = out.len();
     let filter_at = at("the store filter");
-    let mut block = empty_block("head block", filter_at + up_to_4(FILTER.len()) + 4);
+    let volumes_at = filter_at + up_to_4(FILTER.len());
+    let mut block = empty_block("head block", volumes_at + 2 * 16 + 4);
     block[at("magic")..][..7].copy_from_slice(b"WSHEAD\0");
     put(&mut block, at("version"), 1, 1);
     block[at("run id")..][..16].copy_from_slice(&RUN_ID);
@@ -352,10 +353,13 @@ fn reference_head(segment_bytes: usize) -> Vec<u8> {
     put(&mut block, at("number of the file"), 3, 4);
     put(&mut block, at("segment size"), segment_bytes as u64, 4);
     put(&mut block, at("snap length"), 96, 4);
-    put(&mut block, at("link type"), 1, 4);
+    put(&mut block, at("link type"), 1, 2);
+    put(&mut block, at("volumes of the run"), 2, 2);
     put(&mut block, at("bytes of the whole head"), 4096, 4);
     put(&mut block, at("bytes of the filter"), FILTER.len() as u64, 4);
     block[filter_at..][..FILTER.len()].copy_from_slice(FILTER.as_bytes());
+    block[volumes_at..][..16].fill(0x77);
+    block[volumes_at + 16..][..16].copy_from_slice(&VOLUME);
     out.extend(block);
     pad_head(&mut out);
     let check = XxHash3_64::oneshot(&out);
@@ -625,6 +629,7 @@ fn the_head_of_a_store_file_is_that_of_the_code() {
     let head = Head {
         run_id: RUN_ID,
         volume: VOLUME,
+        volumes: vec![[0x77; 16], VOLUME],
         number: 3,
         segment_bytes: 128 << 10,
         link_type: LinkType::ETHERNET,

@@ -7,7 +7,7 @@
 use clap::{Arg, ArgAction};
 
 /// The flags of `run` that `--help` shows, besides those for help.
-const FIRST_FLAGS: [&str; 12] = [
+const FIRST_FLAGS: [&str; 13] = [
     "interface",
     "read",
     "source",
@@ -17,6 +17,7 @@ const FIRST_FLAGS: [&str; 12] = [
     "before",
     "after",
     "out",
+    "store",
     "write",
     "all",
     "config",

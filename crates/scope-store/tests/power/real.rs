@@ -1,7 +1,8 @@
 //! The same on a real file system, by each way of writing: what was written is read, and what a run left
 //! growing is closed.
 
-use super::lane::{Lane, SEGMENT_BYTES};
+use super::lane::Lane;
+use super::small_ring::SEGMENT_BYTES;
 use super::writer::{bytes_for, create};
 use scope_folder::Folder;
 use scope_ring::Pinned;

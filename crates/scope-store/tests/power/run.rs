@@ -306,6 +306,7 @@ fn begin(
         let head = Head {
             run_id: ring.run_id(),
             volume: [9; 16],
+            volumes: Vec::new(),
             number: *number,
             segment_bytes: SEGMENT_BYTES as u32,
             link_type: LINK_TYPE,

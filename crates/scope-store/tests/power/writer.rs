@@ -1,7 +1,8 @@
 //! One growing file, step by step: what it takes, what it reports, how it ends, and what recovery says of it.
 
 use super::disk::{Faults, PowerDisk};
-use super::lane::{Lane, SEGMENT_BYTES};
+use super::lane::Lane;
+use super::small_ring::SEGMENT_BYTES;
 use scope_packet::LinkType;
 use scope_ring::Interfaces;
 use scope_store::disk::Disk;
@@ -30,6 +31,7 @@ pub fn create(disk: &mut dyn Disk, lane: &Lane, number: u32, bytes_max: u64) -> 
     let head = Head {
         run_id: lane.ring.run_id(),
         volume: [1; 16],
+        volumes: Vec::new(),
         number,
         segment_bytes: SEGMENT_BYTES as u32,
         link_type: LinkType::ETHERNET,

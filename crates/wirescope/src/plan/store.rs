@@ -7,14 +7,14 @@ use scope_engine::{StorePlan, VolumePlan};
 use scope_fault::{Fault, Setting, sentence};
 use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_ring::RingConfig;
+use scope_spelling::figures::counted;
 use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
+use scope_store::head::VOLUMES_MAX;
 use scope_store::retain::Bounds;
 use scope_store::volume::Place;
 use std::path::Path;
 use std::time::Duration;
 
-/// Volumes of one run at most.
-const VOLUMES_MAX: usize = 64;
 /// Shortest and longest time between two flushes.
 const FLUSH_NS: std::ops::RangeInclusive<i64> = 10_000_000..=3_600_000_000_000;
 /// Smallest and largest file of a volume.
@@ -120,7 +120,8 @@ fn bounds(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<Bounds> {
     for (key, list) in lists {
         if !args.store.is_empty() && list.len() > 1 && list.len() != args.store.len() {
             let (given, volumes) = (list.len(), args.store.len());
-            let cause = format!("{given} values for {volumes} volumes");
+            let volumes = counted(volumes as u64, "volume");
+            let cause = format!("{given} values for {volumes}");
             let remedy = sentence!["write one for all, or one for each ", Setting::of("store")];
             faults.add(Fault::of(key).cause(cause).remedy(remedy));
         }
