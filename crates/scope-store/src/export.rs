@@ -438,12 +438,14 @@ impl<'a> Export<'a> {
             (least, Some(most)) => {
                 let _ = writeln!(text, "incomplete: at least {least} and at most {most} packets are missing");
             }
+            (0, None) => text.push_str("incomplete: nobody knows how many packets are missing\n"),
             (least, None) => {
                 let _ = writeln!(text, "incomplete: at least {least} packets are missing");
             }
         }
         for gap in gaps.iter().take(GAPS_MAX) {
-            let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), reason(gap.reason));
+            let to = if gap.to_ns == i64::MAX { "the end".to_string() } else { iso(gap.to_ns) };
+            let _ = write!(text, "gap: {} to {to} {}", iso(gap.from_ns), reason(gap.reason));
             let _ = match gap.lost_max {
                 Some(most) if most == gap.lost_min => writeln!(text, ", {most} packets"),
                 Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),

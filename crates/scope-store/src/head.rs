@@ -15,6 +15,7 @@
 use scope_packet::LinkType;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, HEAD, INTERFACE, PADDING, SECTION_HEADER, le32};
 use scope_packet::segment::is_segment_size;
+use std::cmp::Ordering;
 use std::fmt::Write;
 use twox_hash::XxHash3_64;
 
@@ -241,8 +242,10 @@ impl Head {
         if block.len() < FIXED_BYTES + 4 || block[8..15] != MAGIC[..7] {
             return Err(HeadError::Damaged("its head block isn't one"));
         }
-        if block[15] != MAGIC[7] {
-            return Err(HeadError::Newer(block[15]));
+        match block[15].cmp(&MAGIC[7]) {
+            Ordering::Greater => return Err(HeadError::Newer(block[15])),
+            Ordering::Less => return Err(HeadError::Damaged("its format version is none that ever was")),
+            Ordering::Equal => {}
         }
         self.run_id.copy_from_slice(&block[16..32]);
         self.volume.copy_from_slice(&block[32..48]);
@@ -440,6 +443,8 @@ mod tests {
         let at = bytes.windows(6).position(|part| part == b"WSHEAD").unwrap();
         bytes[at + 7] = 9;
         assert_eq!(Head::read(&bytes), Err(HeadError::Newer(9)));
+        bytes[at + 7] = 0;
+        assert!(matches!(Head::read(&bytes), Err(HeadError::Damaged(_))), "a version before the first one");
         assert_eq!(
             Head::read(b"\xd4\xc3\xb2\xa1 a pcap").unwrap_err().to_string(),
             "no store file: no section header at byte 0"

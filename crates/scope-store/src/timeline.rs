@@ -214,8 +214,9 @@ impl StoreTimeline {
             timeline.stores.push(store);
             let begins: Vec<i64> = listing.files.iter().map(|file| file.name.first_ns()).collect();
             for (at, listed) in listing.files.into_iter().enumerate() {
-                let until_ns = begins[at + 1..].iter().copied().find(|&begin| begin > begins[at]);
-                timeline.add(number, listed, until_ns.unwrap_or(i64::MAX), &mut plan);
+                // What a file that can't be read had lies before the next one's begin.
+                let next_ns = begins[at + 1..].iter().copied().find(|&begin| begin > begins[at]);
+                timeline.add(number, listed, next_ns.map_or(i64::MAX, |next_ns| next_ns - 1), &mut plan);
             }
         }
         timeline.losses.add(plan.lanes.gaps().into_iter().map(|(_, gap)| gap));
@@ -248,7 +249,7 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
-                let (from_ns, to_ns) = (name.first_ns(), until_ns.saturating_sub(1));
+                let (from_ns, to_ns) = (name.first_ns(), until_ns);
                 self.damage(&name, cause.to_string(), None, (from_ns, to_ns));
                 return;
             }
@@ -257,12 +258,11 @@ impl StoreTimeline {
         let whole = contents.span_ns();
         self.heard = self.heard.into_iter().chain(whole).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if let Some(cause) = contents.index {
-            let last_ns = until_ns.saturating_sub(1);
-            let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), last_ns));
+            let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), until_ns));
             // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody
             // knows what a file without an end has lost.
             let (lost, span_ns) = match cause {
-                IndexError::None => (None, (max_ns, last_ns.max(max_ns))),
+                IndexError::None => (None, (max_ns, until_ns.max(max_ns))),
                 _ => ((contents.unread == 0).then_some(0), (first_ns, max_ns)),
             };
             if self.touches(span_ns) {

@@ -32,10 +32,10 @@ use lanes::{Lanes, NumberGap};
 use rustix::fs::OFlags;
 use scope_fault::Fault;
 use scope_packet::GapReason;
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,6 +114,9 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
         meter.expect(path.metadata().map_or(0, |facts| facts.len()));
     }
     for path in paths {
+        if path.metadata().is_ok_and(|facts| !looked.is_new(&facts)) {
+            continue;
+        }
         if path.is_dir() {
             report.stores.push(folder::look(path, threads, meter, &mut looked));
         } else {
@@ -143,6 +146,8 @@ fn open_plain(path: &Path) -> io::Result<File> {
 /// What was looked at so far.
 #[derive(Default)]
 struct Looked {
+    /// Device and number of each file and folder: none is looked at twice, whatever its names are.
+    known: HashSet<(u64, u64)>,
     files: Vec<FileReport>,
     /// Of each file, whether a filter of the store left packets out, and whether the file belongs to a store.
     facts: Vec<(bool, bool)>,
@@ -155,6 +160,11 @@ struct Looked {
 }
 
 impl Looked {
+    /// Whether a file or folder wasn't looked at before; from now on it was.
+    fn is_new(&mut self, facts: &Metadata) -> bool {
+        self.known.insert((facts.dev(), facts.ino()))
+    }
+
     /// Looks at one file and appends its report. Returns the head of a stored file.
     fn file(
         &mut self,

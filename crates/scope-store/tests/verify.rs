@@ -173,10 +173,18 @@ fn a_store_that_lacks_nothing_is_whole_and_read_once() {
     assert_eq!(facts, [(Form::Store, 40, true), (Form::Store, 40, true), (Form::Store, 20, true)]);
     assert_eq!(report.stores[0].foreign.names, [PathBuf::from("notes.txt")]);
     assert!(meter.bytes() <= meter.expected() && meter.expected() > 5 * SEGMENT_BYTES as u64);
-    // The same file by itself, and one that is given twice.
-    let paths = [made.files[1].as_path(), made.files[1].as_path()];
-    let report = verify::look(&paths, 2, &[], &Meter::default());
+    // The same file by itself, and a copy of it.
+    let copy = made.store().with_file_name("copy");
+    fs::copy(&made.files[1], &copy).unwrap();
+    let report = verify::look(&[&made.files[1], &copy], 2, &[], &Meter::default());
     assert_eq!((report.verdict(), report.twice, missing(&report)), (Verdict::Whole, 2, vec![]), "{report:?}");
+    // What is given twice, under whatever name, is looked at once.
+    let link = made.store().with_file_name("link");
+    std::os::unix::fs::symlink(made.store(), &link).unwrap();
+    let paths = [made.store(), link, made.files[1].clone(), made.store()];
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let report = verify::look(&paths, 2, &[], &Meter::default());
+    assert_eq!((report.stores.len(), report.files.len(), report.twice), (1, 3, 0), "{report:?}");
 }
 
 #[test]
@@ -221,6 +229,25 @@ fn a_stored_file_cut_anywhere_is_found() {
     }
     fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
     assert!(look(&path).verdict() >= Verdict::Damaged);
+    // Nobody knows how much stood behind the place where it ends now.
+    fs::write(&path, &bytes[..4096 + SEGMENT_BYTES]).unwrap();
+    let rows = look(&path).files[0].missing.clone();
+    let row = &rows[0];
+    assert_eq!(
+        (rows.len(), row.reason.name(), row.to_ns, row.lost_max),
+        (1, "unreadable", None, None),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn files_of_another_volume_are_no_damage_and_are_counted() {
+    let made = Made::new(&[&[0], &[1]], &[0; 2]);
+    fs::remove_file(made.store().join("wirescope.store")).unwrap();
+    let new = VolumeId([77; 16]);
+    drop(Volume::open(&Place::find(&made.store()).unwrap(), new, None).unwrap());
+    let report = made.look();
+    assert_eq!((report.verdict(), report.stores[0].of_other_volumes), (Verdict::Whole, 2), "{report:?}");
 }
 
 #[test]

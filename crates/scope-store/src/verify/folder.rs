@@ -22,6 +22,8 @@ pub struct StoreReport {
     pub is_written: bool,
     /// What is none of its own.
     pub foreign: Foreign,
+    /// Files that were written into another volume: they were moved here, or the mark was made anew.
+    pub of_other_volumes: u64,
     /// Its chain, if it has one.
     pub chain: Option<ChainReport>,
     /// Why it can't be looked at.
@@ -116,16 +118,19 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened,
         };
+        let facts = opened.as_ref().ok().and_then(|opened| opened.metadata().ok());
+        if facts.is_some_and(|facts| !looked.is_new(&facts)) {
+            continue;
+        }
         let file =
             FileReport { path: at, store: Some(path.to_path_buf()), progress, ..FileReport::default() };
         let head = looked.file(file, &opened, threads, meter);
         let Some(file) = looked.files.last_mut() else { continue };
         if let Some(head) = &head {
-            let is_own =
-                name.agrees(&head.run_id, head.link_type, head.number) && head.volume == store.id().0;
-            if !is_own {
-                file.damage(0, "its head says another run, number, link type or store than its name");
+            if !name.agrees(&head.run_id, head.link_type, head.number) {
+                file.damage(0, "its head says another run, number or link type than its name");
             }
+            report.of_other_volumes += u64::from(head.volume != store.id().0);
         }
         if let (Some(hash), Ok(opened)) = (below.to_str().and_then(|name| hashes.get(name)), &opened) {
             meter.expect(file.bytes);

@@ -73,6 +73,13 @@ pub(super) fn look(
             }
         }
     }
+    if report.progress == Progress::Closed && stored.state() == State::Unclosed(IndexError::None) {
+        // Nobody knows what stood behind it.
+        let from_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
+        let reason = Reason::Gap(GapReason::Unreadable);
+        let of = String::new();
+        report.lack(Missing { from_ns, to_ns: None, reason, lost_min: 0, lost_max: None, of });
+    }
     open(stored, report, file, seen)
 }
 

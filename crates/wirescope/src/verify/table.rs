@@ -73,6 +73,10 @@ fn store(text: &mut String, store: &StoreReport, report: &Report) {
     if let Some(entry) = &store.chain {
         chain(text, entry);
     }
+    if store.of_other_volumes > 0 {
+        let count = counted(store.of_other_volumes, "file");
+        line(text, &format!("moved    {count} of another volume: copied here, or the mark was made anew"));
+    }
     let foreign = &store.foreign;
     if foreign.count > 0 {
         let names: Vec<String> = foreign.names.iter().map(|name| name.display().to_string()).collect();
@@ -219,6 +223,7 @@ fn store_object(store: &StoreReport) -> Value {
         "verdict": store.verdict().name(),
         "written": store.is_written,
         "foreign": {"files": store.foreign.count, "names": names},
+        "of_other_volumes": store.of_other_volumes,
         "chain": store.chain.as_ref().map(chain_object),
         "unread": store.unread.as_ref().map(Fault::to_json),
     })
