@@ -139,8 +139,8 @@ fn open_plain(path: &Path) -> io::Result<File> {
 #[derive(Default)]
 struct Looked {
     files: Vec<FileReport>,
-    /// Of each file, whether a filter of the store left packets out, and whether the file belongs to a store.
-    facts: Vec<(bool, bool)>,
+    /// Of each file, whether it belongs to a store.
+    is_of_volume: Vec<bool>,
     lanes: Lanes,
     stores: Vec<Vec<folder::Numbered>>,
 }
@@ -161,9 +161,7 @@ impl Looked {
                 None
             }
         };
-        let is_filtered = head.as_ref().is_some_and(|head| !head.filter.is_empty());
-        let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
-        self.facts.push((is_filtered, is_of_volume));
+        self.is_of_volume.push(head.as_ref().is_some_and(|head| head.volume != [0; 16]));
         self.files.push(report);
         head
     }
@@ -213,13 +211,13 @@ impl Looked {
     fn finish(mut self) -> Vec<FileReport> {
         let (mut losses, gaps) = self.lanes.finish();
         for gap in gaps {
-            let (is_filtered, is_of_volume) = self.facts[gap.behind];
+            let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
                 let reason = match is_of_volume || is_in_store {
-                    true => folder::explain(&gap, &self.stores, is_filtered),
+                    true => folder::explain(&gap, &self.stores),
                     false => Reason::Gap(scope_packet::GapReason::Evicted),
                 };
                 losses.push((gap.behind, folder::missing_of(&gap, reason)));

@@ -2,7 +2,7 @@
 
 use scope_folder::Folder;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::Foot;
+use scope_packet::segment::{Foot, LeftOut};
 use scope_packet::{DropReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Ring, RingConfig};
 use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
@@ -290,6 +290,7 @@ fn a_file_that_grows_is_checked_as_far_as_it_is_closed_and_one_that_was_left_is_
         block_bytes: block_bytes as u32,
         constants: record::constants(&foot),
         hashes: running.hashes(),
+        left_out: LeftOut::default(),
     };
     slot[entries_end..][FLUSH_AT[0]..][..FLUSH_BYTES].copy_from_slice(&record.to_bytes());
     slot[entries_end + CHECKS_AT..SEGMENT_BYTES - 4].fill(0);

@@ -243,7 +243,7 @@ fn hold_against(
 }
 
 /// Why a gap in the numbers of packets is there, by the files of the stores that were looked at.
-pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bool) -> Reason {
+pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>]) -> Reason {
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
     let LaneId { run_id: [a, b, c, d, ..], .. } = gap.id;
     for files in stores {
@@ -260,7 +260,7 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bo
             before = Some(file);
         }
     }
-    if is_filtered { Reason::Filter } else { Reason::Gap(GapReason::Disk) }
+    Reason::Gap(GapReason::Disk)
 }
 
 /// The gap as what is missing.
@@ -281,7 +281,7 @@ mod tests {
         let id = LaneId { run_id: [1; 16], lane: 0 };
         let gap = NumberGap { id, packets: 1, before, behind: 0, span };
         let files = files.iter().map(|&(number, is_loose)| numbered(number, is_loose)).collect();
-        assert_eq!(explain(&gap, &[Vec::new(), files], false), expected);
+        assert_eq!(explain(&gap, &[Vec::new(), files]), expected);
     }
 
     #[test]

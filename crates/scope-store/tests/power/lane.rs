@@ -3,7 +3,8 @@
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::FOOT_BYTES;
 use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{LaneWriter, Pinned, Ring, RingConfig};
+use scope_ring::{LaneWriter, Ring, RingConfig};
+use scope_store::outgoing::Outgoing;
 use std::sync::Arc;
 
 /// Of the ring's segments.
@@ -83,7 +84,7 @@ impl Lane {
     }
 
     /// Closes the open segment, and opens another one. Returns the closed one.
-    pub fn next_segment(&mut self) -> Pinned {
+    pub fn next_segment(&mut self) -> Outgoing {
         let segment = self.segment();
         self.writer.seal();
         assert!(self.writer.claim());
@@ -92,8 +93,8 @@ impl Lane {
     }
 
     /// The newest segment.
-    pub fn segment(&self) -> Pinned {
+    pub fn segment(&self) -> Outgoing {
         let newest = self.ring.lane_next(0) - 1;
-        self.ring.pin(self.ring.segment_id(0, newest)).unwrap()
+        self.ring.pin(self.ring.segment_id(0, newest)).unwrap().into()
     }
 }
