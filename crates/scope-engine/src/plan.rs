@@ -72,6 +72,10 @@ pub struct VolumePlan {
     pub folder: PathBuf,
     /// Its longest file, bytes.
     pub file_bytes: u64,
+    /// Only packets that it matches are stored; `None`: all.
+    pub filter: Option<Filter>,
+    /// Bytes of a packet that are stored at most; `None`: all that the ring has.
+    pub snap: Option<u32>,
 }
 
 /// One run: what stays as it is while it goes, and what a reload may change.

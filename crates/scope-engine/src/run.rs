@@ -94,12 +94,14 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     let store = plan.fixed.store.as_ref();
-    let stores =
-        store.map(|store| OpenStores::open(store, &plan.live.store_bounds, &ring, decision.as_ref()));
+    let stores = store.map(|store| {
+        let engine = plan.fixed.filter_engine;
+        OpenStores::open(store, &plan.live.store_bounds, engine, &ring, decision.as_ref())
+    });
     let stores = stores.transpose()?;
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings =
-        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
+        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, store, plan.live.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan.fixed);
     let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
@@ -290,7 +292,8 @@ impl Run {
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
-                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force) {
+                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, None, in_force)
+                {
                     self.warn(warning, watch, &mut warnings);
                 }
                 drop(triggers);

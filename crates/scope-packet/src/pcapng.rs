@@ -126,20 +126,22 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces
 /// differ there.
 pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description: &str) {
-    interface_filtered(out, link_type, name, description, "");
+    interface_filtered(out, link_type, name, description, ("", 0));
 }
 
-/// The same with the filter that its packets passed (`if_filter`), where it isn't empty.
+/// The same with the filter that its packets passed (`if_filter`), where it isn't empty, and the snap length to which
+/// they were cut, the same in all interfaces of a file; 0: none.
 pub fn interface_filtered(
     out: &mut Vec<u8>,
     link_type: LinkType,
     name: &str,
     description: &str,
-    filter: &str,
+    (filter, snap): (&str, u32),
 ) {
     let mut body = Vec::new();
     body.extend(link_type.0.to_le_bytes());
-    body.extend([0; 6]);
+    body.extend([0; 2]);
+    body.extend(snap.to_le_bytes());
     option(&mut body, 2, name.as_bytes());
     option(&mut body, 3, description.as_bytes());
     option(&mut body, 9, &[9]);

@@ -166,7 +166,7 @@ impl Head {
         let name = pcapng::beginning(&interface.name, TEXT_BYTES_MAX);
         let shown = !self.filter.is_empty() && self.filter.len() <= FILTER_SHOWN_MAX;
         let filter = if shown { &self.filter } else { "" };
-        pcapng::interface_filtered(out, number, name, &description, filter);
+        pcapng::interface_filtered(out, number, name, &description, (filter, self.snap));
     }
 
     /// One fact a line, for people.

@@ -11,6 +11,9 @@
 //! | [`file_writer`], [`closing`] | a growing file, and how it ends |
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
+//! | [`volume_writer`], [`dealer`], [`shared`] | one volume of a run; who writes which segment; what volumes share |
+//! | [`compose`], [`outgoing`] | segments of what a volume keeps of the ring's; a segment on its way to a file |
+//! | `hands`, `account`, `maker`, `mending` | a volume's segments, its figures, its files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
@@ -20,18 +23,21 @@
 //! | [`stall`] | whether a disk still answers |
 //! | [`disk`] | what the store asks of a file system |
 //!
-//! Absent for now: volumes, search.
+//! Absent for now: search.
 
+mod account;
 pub mod chain;
 pub mod chaining;
 pub mod checks;
 pub mod closing;
+pub mod compose;
 pub mod dealer;
 pub mod disk;
 pub mod export;
 pub mod file;
 pub mod file_writer;
 pub mod files;
+mod hands;
 pub mod head;
 pub mod hold;
 pub mod hpcap;
@@ -40,13 +46,17 @@ pub mod inventory;
 pub mod io;
 pub mod lanes;
 pub mod listing;
+mod maker;
+mod mending;
 pub mod name;
+pub mod outgoing;
 pub mod record;
 pub mod recover;
 pub mod report;
 pub mod retain;
 pub mod salvage;
 pub mod segment;
+pub mod shared;
 pub mod slot;
 pub mod stall;
 pub mod stored;

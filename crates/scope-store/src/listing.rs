@@ -120,9 +120,15 @@ impl Contents {
         self.segments.iter().map(|segment| u64::from(segment.foot.packets)).sum()
     }
 
+    /// Packets of its lanes that the store's filter left out.
+    pub fn left_out(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.foot.left_out.packets).sum()
+    }
+
     /// Smallest and largest time of its packets, ns; `None`: it has none.
     pub fn span_ns(&self) -> Option<(i64, i64)> {
-        let spans = self.segments.iter().map(|segment| (segment.foot.min_ns, segment.foot.max_ns));
+        let with_packets = self.segments.iter().map(|segment| &segment.foot).filter(|foot| foot.packets > 0);
+        let spans = with_packets.map(|foot| (foot.min_ns, foot.max_ns));
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 }
@@ -229,7 +235,7 @@ fn contents(file: File, grows: bool) -> Result<Contents, StoredError> {
             None => unread += u64::from(slot.iter().any(|&byte| byte != 0)),
         }
     }
-    segments.retain(|segment| segment.foot.packets > 0);
+    segments.retain(|segment| segment.foot.packets > 0 || segment.foot.left_out.packets > 0);
     segments.sort_by_key(|segment| segment.offset);
     let index = match stored.state() {
         State::Unclosed(cause) if !grows => Some(cause),

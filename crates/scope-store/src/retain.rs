@@ -4,6 +4,7 @@
 //! ```text
 //! files by the end of their span, oldest first, of all runs
 //!   grows            stays; it counts with all that it may grow to
+//!   has no line yet  stays until it is in the chain
 //!   is held          stays
 //!   older than age   goes
 //!   else             goes while budget or free space isn't met; the first one that need not go ends it
@@ -49,6 +50,8 @@ pub struct Kept {
     pub taken: u64,
     /// What it may take in the end, bytes; only looked at while it grows.
     pub reserve: u64,
+    /// It must not go yet.
+    pub stays: bool,
 }
 
 /// The bounds of a volume, as meant.
@@ -202,7 +205,8 @@ impl Bounds {
     }
 
     fn all_that_helps(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Try {
-        let mut order: Vec<usize> = (0..files.len()).filter(|&at| !files[at].name.is_growing()).collect();
+        let may_go = |&at: &usize| !files[at].name.is_growing() && !files[at].stays;
+        let mut order: Vec<usize> = (0..files.len()).filter(may_go).collect();
         order.sort_unstable_by_key(|&at| (files[at].max_ns, files[at].min_ns, &files[at].name));
         let mut tried = Try { go: Vec::new(), over: self.over(files, state), held_bytes: 0, held_files: 0 };
         let young_ns = self.age_ns.map(|age_ns| state.now_ns.saturating_sub(age_ns));
@@ -287,6 +291,7 @@ mod tests {
             max_ns: max * 1_000_000_000,
             taken: mib * MIB,
             reserve: 0,
+            stays: false,
         }
     }
 

@@ -283,7 +283,7 @@ impl StoreTimeline {
         let filtered = !contents.filter.is_empty();
         for facts in contents.segments {
             let foot = &facts.foot;
-            if !self.touches((foot.min_ns, foot.max_ns)) {
+            if foot.packets == 0 || !self.touches((foot.min_ns, foot.max_ns)) {
                 continue;
             }
             let first =

@@ -149,8 +149,8 @@ struct Looked {
     /// Device and number of each file and folder: none is looked at twice, whatever its names are.
     known: HashSet<(u64, u64)>,
     files: Vec<FileReport>,
-    /// Of each file, whether a filter of the store left packets out, and whether the file belongs to a store.
-    facts: Vec<(bool, bool)>,
+    /// Of each file, whether it belongs to a store.
+    is_of_volume: Vec<bool>,
     lanes: Lanes,
     stores: Vec<Vec<folder::Numbered>>,
     /// Volumes that were given, with their places in `stores`.
@@ -180,12 +180,11 @@ impl Looked {
                 None
             }
         };
-        let is_filtered = head.as_ref().is_some_and(|head| !head.filter.is_empty());
         let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
         if let Some(head) = head.as_ref().filter(|head| !head.volumes.is_empty()) {
             self.volumes.entry(head.run_id).or_insert_with(|| head.volumes.clone());
         }
-        self.facts.push((is_filtered, is_of_volume));
+        self.is_of_volume.push(is_of_volume);
         self.files.push(report);
         head
     }
@@ -257,13 +256,13 @@ impl Looked {
     fn finish(mut self) -> Vec<FileReport> {
         let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
         for gap in gaps {
-            let (is_filtered, is_of_volume) = self.facts[gap.behind];
+            let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
                 let reason = match is_of_volume || is_in_store {
-                    true => match folder::explain(&gap, &self.stores, is_filtered) {
+                    true => match folder::explain(&gap, &self.stores) {
                         Reason::Gap(GapReason::Disk) => self.not_here(&gap),
                         reason => reason,
                     },

@@ -4,7 +4,7 @@ mod small_ring;
 
 use scope_folder::Folder;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::Foot;
+use scope_packet::segment::{Foot, LeftOut};
 use scope_packet::{DropReason, Headers, KeyEntry, LinkType};
 use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
 use scope_store::checks::{CHECKS_AT, FLUSH_AT, FLUSH_BYTES, PAGE_BYTES};
@@ -332,6 +332,7 @@ fn a_file_that_grows_is_checked_as_far_as_it_is_closed_and_one_that_was_left_is_
         block_bytes: block_bytes as u32,
         constants: record::constants(&foot),
         hashes: running.hashes(),
+        left_out: LeftOut::default(),
     };
     slot[entries_end..][FLUSH_AT[0]..][..FLUSH_BYTES].copy_from_slice(&record.to_bytes());
     slot[entries_end + CHECKS_AT..SEGMENT_BYTES - 4].fill(0);

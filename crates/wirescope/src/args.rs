@@ -282,7 +282,7 @@ pub struct RunArgs {
     /// the file system stays free where no bound is given]
     ///
     /// The n-th belongs to the n-th --store, a single one to all; so with --store-age, --store-min-free and
-    /// --store-file.
+    /// --store-file, --store-filter and --store-snap.
     #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Store on disk", allow_hyphen_values = true)]
     pub store_budget: Vec<String>,
     /// How far back a volume reaches at most; older files are deleted
@@ -294,6 +294,12 @@ pub struct RunArgs {
     /// Longest file of a volume [default: 1GiB, or an eighth of the budget if that is less]
     #[arg(long, value_name = "SIZE", help_heading = "Store on disk", allow_hyphen_values = true)]
     pub store_file: Vec<String>,
+    /// Store only packets that match, in libpcap's language; dumps and triggers see all. '' stores everything
+    #[arg(long, value_name = "EXPR", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_filter: Vec<String>,
+    /// Store at most this many bytes of each packet; dumps and triggers see whole packets
+    #[arg(long, value_name = "BYTES", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_snap: Vec<String>,
     /// How often what is new goes to the disk for good: at most this much is lost if the power fails
     #[arg(
         long,

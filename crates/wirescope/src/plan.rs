@@ -139,7 +139,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
         faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
-    let (store, store_bounds) = store::plan(args, &ring, look, &mut faults);
+    let (store, store_bounds) = store::plan(args, &ring, (&sources.link_types, vlan), look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =

@@ -252,7 +252,7 @@ fn first_four(&[a, b, c, d, ..]: &[u8; 16]) -> [u8; 4] {
 }
 
 /// Why a gap in the numbers of packets is there, by the files of the stores that were looked at.
-pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bool) -> Reason {
+pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>]) -> Reason {
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
     let run = first_four(&gap.id.run_id);
     for files in stores {
@@ -269,7 +269,7 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bo
             before = Some(file);
         }
     }
-    if is_filtered { Reason::Filter } else { Reason::Gap(GapReason::Disk) }
+    Reason::Gap(GapReason::Disk)
 }
 
 /// Whether all files of a store are of later runs than the gap: retention may have deleted what it had of this one.
@@ -300,7 +300,7 @@ mod tests {
         let id = LaneId { run_id: [1; 16], lane: 0 };
         let gap = NumberGap { id, packets: 1, before, behind: 0, span };
         let files = files.iter().map(|&(number, is_loose)| numbered(number, is_loose)).collect();
-        assert_eq!(explain(&gap, &[Vec::new(), files], false), expected);
+        assert_eq!(explain(&gap, &[Vec::new(), files]), expected);
     }
 
     #[test]

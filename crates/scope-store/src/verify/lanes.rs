@@ -5,8 +5,9 @@
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
 //! losses      a difference of two feet's counters of drops: lost before they were stored
 //! gaps        [200, 350): stored by nobody, or gone
+//! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
-//! Memory: a stretch for each gap, not for each segment; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
+//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
 //! reported early.
 
 use super::report::{Missing, Reason};
@@ -47,7 +48,7 @@ struct Stretch {
 impl Stretch {
     /// Number of the packet behind its last one.
     fn end(&self) -> u64 {
-        self.last.foot.first_packet.saturating_add(u64::from(self.last.foot.packets))
+        self.last.foot.end()
     }
 }
 
@@ -60,6 +61,8 @@ struct Lane {
     counted: u64,
     /// File and times of the first and the last segment with a loss that a packet states.
     stated_in: Option<(usize, i64, i64)>,
+    /// By file: packets that a filter left out, and the times of the segments that they were left out of.
+    left_out: BTreeMap<usize, (u64, i64, i64)>,
 }
 
 /// A gap in a lane's numbers of packets.
@@ -108,6 +111,11 @@ impl Lanes {
             let (_, from_ns, to_ns) = lane.stated_in.unwrap_or((0, seen.foot.min_ns, seen.foot.max_ns));
             lane.stated_in = Some((seen.file, from_ns.min(seen.foot.min_ns), to_ns.max(seen.foot.max_ns)));
         }
+        if seen.foot.left_out.packets > 0 {
+            let sum = lane.left_out.entry(seen.file).or_insert((0, i64::MAX, i64::MIN));
+            let Foot { left_out, min_ns, max_ns, .. } = seen.foot;
+            *sum = (sum.0.saturating_add(left_out.packets), sum.1.min(min_ns), sum.2.max(max_ns));
+        }
         if let Some(before) = before.filter(|before| before.end() == begin) {
             lane.counted += lost_between(&before.last, &seen, id, &mut self.losses);
             lane.stretches.remove(&before.first.foot.first_packet);
@@ -146,6 +154,9 @@ impl Lanes {
                     None => {}
                 }
                 before = Some(*stretch);
+            }
+            for (&file, &(packets, from_ns, to_ns)) in &lane.left_out {
+                self.losses.push((file, missing(id, Reason::Filter, packets, (from_ns, to_ns))));
             }
             // Packets say more than feet: a capture file's own losses, or those behind the last foot's begin.
             let more = lane.stated.saturating_sub(lane.counted);
@@ -226,6 +237,7 @@ pub(super) fn missing(id: LaneId, reason: Reason, packets: u64, (from_ns, to_ns)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use scope_packet::segment::LeftOut;
     use scope_packet::{Drops, LinkType};
 
     const ID: LaneId = LaneId { run_id: [5; 16], lane: 3 };
@@ -250,6 +262,7 @@ mod tests {
             max_ns: last_ns,
             bytes_before: 0,
             drops_before,
+            left_out: LeftOut::default(),
         };
         Seen { foot, file: first_packet as usize, stated: 0 }
     }
@@ -268,6 +281,21 @@ mod tests {
         assert_eq!(losses, [(20, 5, 100, Some(200)), (0, 2, 0, Some(0)), (40, 2, 200, Some(400))]);
         let gap = NumberGap { id: ID, packets: 15, before: Some(20), behind: 40, span: (240, 400) };
         assert_eq!(gaps, [gap]);
+    }
+
+    #[test]
+    fn what_a_filter_left_out_is_told_apart_from_what_is_missing() {
+        let left_out = |first, packets, out| {
+            let mut seen = seen(first, packets, 0);
+            seen.foot.left_out.packets = out;
+            Seen { file: 7, ..seen }
+        };
+        // 10 and 40, none and 50, then 20 numbers that are nowhere, then 5 and 5.
+        let (losses, gaps) = find(&[left_out(0, 10, 40), left_out(50, 0, 50), left_out(120, 5, 5)]);
+        let found: Vec<_> = losses.iter().map(|(file, lost)| (*file, lost.reason, lost.lost_min)).collect();
+        assert_eq!(found, [(7, Reason::Filter, 95)]);
+        assert_eq!((gaps.len(), gaps[0].packets), (1, 20));
+        assert!(!losses[0].1.is_loss());
     }
 
     #[test]

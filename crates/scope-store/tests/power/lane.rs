@@ -4,7 +4,8 @@ use super::small_ring::{SEGMENT_BYTES, eth0, small_ring};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::FOOT_BYTES;
 use scope_packet::{Headers, KeyEntry, LinkType};
-use scope_ring::{LaneWriter, Pinned, Ring};
+use scope_ring::{LaneWriter, Ring};
+use scope_store::outgoing::Outgoing;
 use std::sync::Arc;
 
 /// A lane, and the blocks of its newest segment.
@@ -66,7 +67,7 @@ impl Lane {
     }
 
     /// Closes the open segment, and opens another one. Returns the closed one.
-    pub fn next_segment(&mut self) -> Pinned {
+    pub fn next_segment(&mut self) -> Outgoing {
         let segment = self.segment();
         self.writer.seal();
         assert!(self.writer.claim());
@@ -75,8 +76,8 @@ impl Lane {
     }
 
     /// The newest segment.
-    pub fn segment(&self) -> Pinned {
+    pub fn segment(&self) -> Outgoing {
         let newest = self.ring.lane_next(0) - 1;
-        self.ring.pin(self.ring.segment_id(0, newest)).unwrap()
+        self.ring.pin(self.ring.segment_id(0, newest)).unwrap().into()
     }
 }
