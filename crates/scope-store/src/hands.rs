@@ -96,9 +96,8 @@ impl Hands {
 
     /// Lets all of them go; without `all` only those that no file was given as closed.
     pub fn take_all(&mut self, all: bool) -> Vec<Hand> {
-        let (go, stay) = std::mem::take(&mut self.hands)
-            .into_iter()
-            .partition(|(_, hand)| all || hand.closed.is_none());
+        let (go, stay) =
+            std::mem::take(&mut self.hands).into_iter().partition(|(_, hand)| all || hand.closed.is_none());
         self.hands = stay;
         let go: BTreeMap<SegmentId, Hand> = go;
         go.into_values().collect()

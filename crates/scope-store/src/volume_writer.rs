@@ -335,7 +335,8 @@ impl VolumeWriter {
     fn give(&mut self, now: Instant, ends: bool) -> io::Result<()> {
         self.close_sealed()?;
         // What is written and not safe counts against what the store may hold: it must not take all of that.
-        let holds_much = self.composer.is_none() && self.hands.unsafe_yet() * 2 >= self.shared.dealer().share();
+        let holds_much =
+            self.composer.is_none() && self.hands.unsafe_yet() * 2 >= self.shared.dealer().share();
         let due = now.duration_since(self.flushed_at) >= self.flush;
         if !due && !ends && !holds_much && !self.is_full() {
             return Ok(());
