@@ -91,9 +91,13 @@ impl OpenStores {
 
     /// A line for each volume: where it stores, and how.
     pub fn notes(&self) -> Vec<String> {
-        let note =
-            |volume: &OpenVolume| format!("stores into {} by {}", volume.folder.path().display(), volume.way);
-        self.volumes.iter().map(note).collect()
+        let note = |(volume, plan): (&OpenVolume, &VolumePlan)| {
+            let filter = plan.filter.as_ref().map(|filter| format!(" what matches '{}'", filter.text()));
+            let snap = plan.snap.map(|snap| format!(" at most {snap} bytes of each packet"));
+            let what = [filter, snap].into_iter().flatten().collect::<Vec<_>>().join(",");
+            format!("stores{what} into {} by {}", volume.folder.path().display(), volume.way)
+        };
+        self.volumes.iter().zip(&self.plan.volumes).map(note).collect()
     }
 
     /// Begins to store.

@@ -256,6 +256,10 @@ pub fn summary(summary: &Summary, told: bool) -> String {
             0 => String::new(),
             packets => format!(", {} missed", counted(packets, "packet")),
         };
+        let left_out = match report.filtered.packets {
+            0 => String::new(),
+            packets => format!(", {} left out by its filter", number(packets)),
+        };
         let deleted = match report.deleted.packets {
             0 => String::new(),
             packets => format!("; {} deleted to keep its bounds", counted(packets, "packet")),
@@ -264,7 +268,7 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         line(
             &mut text,
             format!(
-                "store     {path}: {}{missed}; takes {}{deleted}",
+                "store     {path}: {}{left_out}{missed}; takes {}{deleted}",
                 amount(packets, bytes),
                 size(report.used)
             ),

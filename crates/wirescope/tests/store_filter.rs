@@ -108,6 +108,7 @@ fn a_filter_keeps_what_tcpdump_selects_and_verify_tells_what_was_left_out_from_w
         let list = wirescope(&["store", "list", "--store", text(&store)]);
         assert_eq!(list.code(), Some(0), "{}", list.stderr);
         assert!(!list.stdout.contains("missing"), "{}", list.stdout);
+        assert!(list.stdout.contains("left out by a filter: "), "{}", list.stdout);
         if oracle::have("capinfos") {
             let shown = std::process::Command::new("capinfos").arg(&stored[0]).output().expect("capinfos");
             assert!(String::from_utf8_lossy(&shown.stdout).contains(filter), "{shown:?}");
