@@ -25,7 +25,6 @@ use crate::recover::{Outcome, Recovery};
 use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::volume::Volume;
-use scope_folder::Folder;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::{BTreeMap, VecDeque};
@@ -237,7 +236,7 @@ impl VolumeWriter {
         plan: WriterPlan,
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
-        let chain_folder = Folder::open(volume.folder().path())?;
+        let chain_folder = volume.folder().again()?;
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds)?;
         let now = Instant::now();
         let mut news = VecDeque::new();
