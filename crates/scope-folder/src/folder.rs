@@ -107,6 +107,16 @@ impl Folder {
         Ok(Folder { handle, path: path.to_path_buf(), ahead: Mutex::default() })
     }
 
+    /// The same folder, opened once more: not by its path, whose folders may be closed to who this process is now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn again(&self) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = openat(&self.handle, ".", flags, Mode::empty())?;
+        Ok(Folder { handle, path: self.path.clone(), ahead: Mutex::default() })
+    }
+
     /// Where it was when it was opened.
     pub fn path(&self) -> &Path {
         &self.path

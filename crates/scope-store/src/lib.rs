@@ -19,6 +19,7 @@
 //! | [`timeline`] | the packets of a span out of stores |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
+//! | [`imports`] | which capture files were imported, so that one is recognised |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`stall`] | whether a disk still answers |
 //! | [`disk`] | what the store asks of a file system |
@@ -41,6 +42,7 @@ mod hands;
 pub mod head;
 pub mod hold;
 pub mod hpcap;
+pub mod imports;
 pub mod index;
 pub mod inventory;
 pub mod io;

@@ -28,7 +28,6 @@ use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::shared::Shared;
 use crate::volume::Volume;
-use scope_folder::Folder;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use scope_spelling::figures::counted;
@@ -121,7 +120,7 @@ impl VolumeWriter {
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
         let path = volume.folder().path().to_path_buf();
-        let chain_folder = Folder::open(&path)?;
+        let chain_folder = volume.folder().again()?;
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds, way.reserves)?;
         let report = VolumeReport { path: path.clone(), way: way.to_string(), ..VolumeReport::default() };
         let mut account = Account::new(report);

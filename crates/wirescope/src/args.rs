@@ -51,6 +51,8 @@ pub enum Verb {
     Devices(DevicesArgs),
     /// Write packets of a store into files for other programs
     Export(ExportArgs),
+    /// Put capture files into a store
+    Import(ImportArgs),
     /// Show what a store has
     #[command(after_help = help::STORE_EXAMPLES)]
     Store {
@@ -136,6 +138,48 @@ pub struct ExportArgs {
     /// The form of the files: pcapng, pcap or hpcap [default: pcapng, or pcap for FILE.pcap]
     #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "hpcap"]))]
     pub format: Option<String>,
+}
+
+/// `wirescope import`.
+#[derive(Debug, Args)]
+#[command(after_help = help::IMPORT_EXAMPLES)]
+pub struct ImportArgs {
+    /// Capture files, also compressed with gzip, zstd or lz4; '-' is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "source")]
+    pub files: Vec<String>,
+    /// A file of another form, such as file:x.raw,format=hpcap,link=ethernet; may be given several times
+    #[arg(long, value_name = "SRC")]
+    pub source: Vec<String>,
+    /// The folder of the store, made if it is missing; may be given several times: they share the load
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub store: Vec<PathBuf>,
+    /// Import a file although its bytes were imported before
+    #[arg(long)]
+    pub again: bool,
+    /// As with 'wirescope run': what the store may take; beyond that its oldest files are deleted
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub store_budget: Vec<String>,
+    /// As with 'wirescope run': how far back the store reaches; older files are deleted
+    #[arg(long, value_name = "TIME")]
+    pub store_age: Vec<String>,
+    /// As with 'wirescope run': what stays free on the file system
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub store_min_free: Vec<String>,
+    /// As with 'wirescope run': the longest file of the store
+    #[arg(long, value_name = "SIZE")]
+    pub store_file: Vec<String>,
+    /// As with 'wirescope run': chain the hashes of the store's files
+    #[arg(long)]
+    pub store_chain: bool,
+    /// Memory for packets on their way to the disk [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub ring: Option<String>,
+    /// Folder for the log wirescope.jsonl, which has each deletion; it must exist [default: no log]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `wirescope run`.

@@ -247,6 +247,25 @@ Examples:
   wirescope export --store /srv/ws -w all.pcapng --split 1GiB
 ";
 
+pub const IMPORT_EXAMPLES: &str = "\
+Exit codes:
+  0  all packets of the files are in the store
+  1  something is not: a file is damaged or truncated, or the disk failed
+  2  refused before anything was read, for example, a file that was imported
+     before
+
+Examples:
+  # captures of other programs, beside what is recorded
+  wirescope import --store /srv/ws old/*.pcapng.gz
+
+  # from another machine
+  ssh host tcpdump -w - -c 10000 | wirescope import --store /srv/ws -
+
+  # raw records of HPCAP
+  wirescope import --store /srv/ws \\
+      --source file:0.raw,format=hpcap,link=ethernet
+";
+
 pub const STORE_EXAMPLES: &str = "\
 Examples:
   # runs, files, losses and holds of a store
