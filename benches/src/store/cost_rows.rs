@@ -164,7 +164,10 @@ mod tests {
 
     #[test]
     fn a_speed_is_that_between_the_first_and_the_last_line() {
-        let line = |second: u64, packets: u64| json!({"logged": format!("1970-01-01T00:00:0{second}Z"), "received": {"packets": packets}});
+        let line = |second: u64, packets: u64| {
+            let logged = format!("1970-01-01T00:00:0{second}Z");
+            json!({"logged": logged, "received": {"packets": packets}})
+        };
         let lines = [line(1, 1000), line(2, 1300), line(3, 1900), line(5, 3000)];
         let received = |line: &Value| line["received"]["packets"].as_u64();
         let lines: Vec<&Value> = lines.iter().collect();

@@ -1,5 +1,5 @@
-//! The part `store`: what is stored on disk, how fast, at what cost, and what of it is there after a kill or a
-//! loss of power.
+//! The part `store`: what is stored on disk, how fast, at what cost, and what of it is there after a kill or
+//! a loss of power.
 //!
 //! | rows | module |
 //! |---|---|

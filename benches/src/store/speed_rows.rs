@@ -74,8 +74,9 @@ fn mb(bytes: f64) -> f64 {
 
 /// Command lines, for the record.
 pub fn settings(bytes: u64) -> Value {
+    let fio = fio_arguments(Path::new("FOLDER"), bytes, 1).join(" ");
     serde_json::json!({
-        "fio": fio_arguments(Path::new("FOLDER"), bytes, 1).join(" ").replace("fdatasync=1", "fdatasync=SECOND"),
+        "fio": fio.replace("fdatasync=1", "fdatasync=SECOND"),
         "dd": dd_arguments(Path::new("FILE"), bytes / 2).join(" "),
     })
 }
