@@ -1,7 +1,7 @@
 //! What a volume counts, and what it has to tell.
 
 use crate::report::{Amount, News, VolumeReport, VolumeState};
-use crate::shared::{NEWS_MAX, Shared};
+use crate::volumes::{NEWS_MAX, Shared};
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::VecDeque;
 

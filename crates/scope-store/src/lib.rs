@@ -11,7 +11,7 @@
 //! | [`file_writer`], [`closing`] | a growing file, and how it ends |
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
-//! | [`volume_writer`], [`dealer`], [`shared`] | one volume of a run; who writes which segment; what volumes share |
+//! | [`volume_writer`], [`dealer`], [`volumes`] | one volume of a run; who writes which segment; what volumes share |
 //! | [`compose`], [`outgoing`] | segments of what a volume keeps of the ring's; a segment on its way to a file |
 //! | `hands`, `account`, `maker`, `mending` | a volume's segments, its figures, its files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
@@ -58,7 +58,6 @@ pub mod report;
 pub mod retain;
 pub mod salvage;
 pub mod segment;
-pub mod shared;
 pub mod slot;
 pub mod stall;
 pub mod stored;
@@ -66,6 +65,7 @@ pub mod timeline;
 pub mod verify;
 pub mod volume;
 pub mod volume_writer;
+pub mod volumes;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;

@@ -219,6 +219,9 @@ impl Looked {
             return None; // begun just now
         }
         let program = capture(report, opened, meter);
+        if report.store.is_some() && report.bytes == 0 {
+            report.unread = None; // of the store's own something is gone
+        }
         let is_foreign =
             matches!(cause, StoredError::Head(HeadError::Foreign { .. } | HeadError::Incomplete));
         let is_stored = !is_foreign || segments::is_stored(opened).unwrap_or(false);
