@@ -380,7 +380,7 @@ fn clocks_that_step_back_and_other_segment_sizes_between_runs_change_nothing() {
     let stand = Stand::new(&["a"]);
     let runs = [(0, "64KiB"), (-3_600_000_000_000, "256KiB"), (-7_200_000_000_000, "2MiB")];
     for (step_ns, segment) in runs {
-        let source = stand.place.source_of("in.pcap", &packets(BEGIN_NS + step_ns, 1000, 20_000, false));
+        let source = stand.place.source_of("in.pcap", &packets(BEGIN_NS + step_ns, 1000, 12_000, false));
         let orders = ["--source", &source, "--store", text(&stand.stores[0]), "--ring", "64MiB"];
         let more = ["--segment", segment, "--store-budget", "40MiB", "--store-file", "8MiB"];
         let done = stand.place.run(&[&orders[..], &more].concat());
