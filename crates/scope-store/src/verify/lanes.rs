@@ -3,7 +3,8 @@
 //! ```text
 //! segments    [0, 100)  [100, 200)              [350, 400)      numbers of packets
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
-//! losses      a difference of two feet's counters of drops: lost before they were stored
+//! losses      a difference of two feet's counters of drops: lost before they were stored; behind the last foot what the
+//!             statistics of its segment say beyond it
 //! gaps        [200, 350): stored by nobody, or gone
 //! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
@@ -36,6 +37,8 @@ pub(super) struct Seen {
     pub(super) file: usize,
     /// Packets that its packets state to be lost in front of them.
     pub(super) stated: u64,
+    /// Packets that its lane had dropped by its end, as its statistics say; 0: it has none.
+    pub(super) dropped: u64,
 }
 
 /// Segments whose packets follow each other without a gap.
@@ -187,6 +190,17 @@ impl Lanes {
                 }
                 before = Some(*stretch);
             }
+            if let Some(Stretch { last, .. }) = before {
+                // Statistics don't tell reasons apart: nearly always it is the kernel.
+                let known: u64 = last.foot.drops_before.iter().map(|(_, packets)| packets).sum();
+                let more = last.dropped.saturating_sub(known);
+                lane.counted = lane.counted.saturating_add(more);
+                if more > 0 {
+                    let (reason, span) =
+                        (Reason::Gap(GapReason::Kernel), (last.foot.first_ns, last.foot.last_ns));
+                    self.losses.push((last.file, missing(id, reason, more, span)));
+                }
+            }
             for (&file, &(packets, from_ns, to_ns)) in &lane.left_out {
                 if packets > 0 {
                     self.losses.push((file, missing(id, Reason::Filter, packets, (from_ns, to_ns))));
@@ -298,7 +312,7 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        Seen { foot, file: first_packet as usize, stated: 0 }
+        Seen { foot, file: first_packet as usize, stated: 0, dropped: 0 }
     }
 
     fn find(segments: &[Seen]) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {
@@ -347,6 +361,15 @@ mod tests {
         }
         assert_eq!(lanes.twice, 2);
         assert!(lanes.finish().1.is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_behind_the_last_foot_is_known_from_its_statistics() {
+        let last = Seen { dropped: 9, ..seen(10, 5, 7) };
+        let (losses, _) = find(&[Seen { dropped: 7, ..seen(0, 10, 2) }, last]);
+        let lost: Vec<_> =
+            losses.iter().map(|(file, lost)| (*file, lost.reason.name(), lost.lost_min)).collect();
+        assert_eq!(lost, [(10, "kernel", 5), (0, "kernel", 2), (10, "kernel", 2)]);
     }
 
     #[test]
