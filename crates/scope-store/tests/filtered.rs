@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use scope_folder::Folder;
 use scope_packet::key::KeyEntry;
 use scope_packet::pcapng::{PacketBlock, PacketHead};
-use scope_packet::{DropReason, Headers, Interface, LinkType, TimestampSource};
+use scope_packet::{DropReason, GapReason, Headers, Interface, LinkType, TimestampSource};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Append, LaneWriter, Ring, RingConfig, SegmentReader};
 use scope_store::compose::{self, Keeping, Sieve};
@@ -264,8 +264,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     inside.map(|file| file.path()).collect()
 }
 
-/// Each segment has exactly those packets of the numbers it stands for that its volume keeps; how many numbers of
-/// each lane stand somewhere.
+/// Each segment has exactly those packets of the numbers it stands for that its volume keeps; how many
+/// numbers of each lane stand somewhere.
 fn check_volume(folder: &Path, keeps: Keeps, truth: &[Vec<Vec<u8>>], ranges: &mut BTreeMap<(u32, u64), u64>) {
     let kept = |data: &[u8]| keeps.below.is_none_or(|below| data[0] < below);
     let snap = keeps.snap.map_or(usize::MAX, |snap| snap as usize);
@@ -417,7 +417,8 @@ proptest! {
             match *step {
                 Step::Append { lane, packets, len, seed } => {
                     for nth in 0..packets {
-                        running.append(case.waits, lane, len, seed.wrapping_mul(31).wrapping_add((nth % 251) as u8));
+                        let first = seed.wrapping_mul(31).wrapping_add((nth % 251) as u8);
+                        running.append(case.waits, lane, len, first);
                     }
                     running.lanes[lane as usize].commit();
                 }
@@ -438,13 +439,14 @@ proptest! {
         }
         let mut last = (u32::MAX, 0);
         for (&(lane, first), &end) in &ranges {
-            prop_assert!(lane != last.0 || last.1 <= first, "two segments stand for packet {first} of lane {lane}");
+            prop_assert!(lane != last.0 || last.1 <= first, "two stand for packet {first}");
             last = (lane, end);
         }
         let published: u64 = running.truth.iter().map(|lane| lane.len() as u64).sum();
         let stands: u64 = ranges.iter().map(|((_, first), end)| end - first).sum();
         prop_assert_eq!(stands, published - missed.packets);
-        let folders: Vec<PathBuf> = (0..case.volumes.len()).map(|index| running.root.path().join(index.to_string())).collect();
+        let folder = |index: usize| running.root.path().join(index.to_string());
+        let folders: Vec<PathBuf> = (0..case.volumes.len()).map(folder).collect();
         let paths: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
         let report = verify::look(&paths, 1, &[], &Meter::default());
         let missing = |reason: fn(Reason) -> bool| {
@@ -452,7 +454,7 @@ proptest! {
             all.filter(|missing| reason(missing.reason)).map(|missing| missing.lost_min).sum::<u64>()
         };
         prop_assert_eq!(missing(|reason| reason == Reason::Filter), filtered.packets);
-        prop_assert!(missing(|reason| reason == Reason::Gap(scope_packet::GapReason::Disk)) <= missed.packets);
+        prop_assert!(missing(|reason| reason == Reason::Gap(GapReason::Disk)) <= missed.packets);
         prop_assert!(report.verdict() <= Verdict::Lost);
         if missed.packets == 0 && running.refused == 0 {
             prop_assert_eq!(report.verdict(), Verdict::Whole);

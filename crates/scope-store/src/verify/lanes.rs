@@ -3,13 +3,13 @@
 //! ```text
 //! segments    [0, 100)  [100, 200)              [350, 400)      numbers of packets
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
-//! losses      a difference of two feet's counters of drops: lost before they were stored; behind the last foot what the
-//!             statistics of its segment say beyond it
+//! losses      a difference of two feet's counters of drops: lost before they were stored; behind the last
+//!             foot what the statistics of its segment say beyond it
 //! gaps        [200, 350): stored by nobody, or gone
 //! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
-//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
-//! reported early.
+//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of
+//! a lane the oldest gaps are reported early.
 
 use super::report::{Missing, Reason};
 use scope_packet::segment::Foot;
@@ -78,8 +78,9 @@ impl Lane {
         }
     }
 
-    /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where the disk
-    /// failed a file in the middle of a segment, which another file then got from its first packet on.
+    /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where
+    /// the disk failed a file in the middle of a segment, which another file then got from its first packet
+    /// on.
     fn take_longer(&mut self, seen: Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) {
         let (begin, end) = (seen.foot.first_packet, seen.foot.end());
         let known = self.stretches.range(..=begin).next_back().map(|(_, stretch)| *stretch);
