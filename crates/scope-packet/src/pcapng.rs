@@ -129,8 +129,8 @@ pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description
     interface_filtered(out, link_type, name, description, ("", 0));
 }
 
-/// The same with the filter that its packets passed (`if_filter`), where it isn't empty, and the snap length to which
-/// they were cut, the same in all interfaces of a file; 0: none.
+/// The same with the filter that its packets passed (`if_filter`), where it isn't empty, and the snap length
+/// to which they were cut, the same in all interfaces of a file; 0: none.
 pub fn interface_filtered(
     out: &mut Vec<u8>,
     link_type: LinkType,

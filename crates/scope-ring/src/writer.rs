@@ -152,8 +152,8 @@ impl LaneWriter {
         self.drops.add(reason, packets);
     }
 
-    /// Says what interface `index` has received and dropped since the run began, at `time_ns`: for a lane that is made
-    /// of some of another one's packets, whose statistics speak of all of them.
+    /// Says what interface `index` has received and dropped since the run began, at `time_ns`: for a lane
+    /// that is made of some of another one's packets, whose statistics speak of all of them.
     pub fn state(&mut self, index: usize, received: u64, dropped: u64, time_ns: i64) {
         let counts = &mut self.interfaces[index];
         (counts.received, counts.dropped) = (received, dropped);

@@ -1,18 +1,19 @@
-//! Composes the segments of a volume that keeps less than the ring: packets that a sieve leaves, cut to a snap length.
+//! Composes the segments of a volume that keeps less than the ring: packets that a sieve leaves, cut to a
+//! snap length.
 //!
 //! ```text
-//! ring            | 0 .. 99 | 100 .. 199 | 200 .. 299 |      segments of a lane, as the dealer hands them out
+//! ring            | 0 .. 99 | 100 .. 199 | 200 .. 299 |      segments of a lane, as they are dealt
 //!                      └ 3 match    └ none      └ 2 match
 //! own memory      | first 0, 5 packets, 295 left out ...     one open segment for each lane
 //! ```
-//! A composed segment stands for numbers that follow each other, each of them kept or left out: what it has and what
-//! it lacks add up. So it ends where the next segment of the lane doesn't begin behind the last one (that was
-//! recycled, or another volume has it), and when it is full. Where all was left out by then it is written without a
-//! packet: else these numbers would look lost.
+//! A composed segment stands for numbers that follow each other, each of them kept or left out: what it has
+//! and what it lacks add up. So it ends where the next segment of the lane doesn't begin behind the last one
+//! (that was recycled, or another volume has it), and when it is full. Where all was left out by then it is
+//! written without a packet: else these numbers would look lost.
 //!
-//! The own memory is a small ring of its own, with the run's lanes. Nothing is recycled there that isn't safe: where
-//! it is full, the volume stops taking, and the run's ring recycles what waits, as for any slow disk. A segment
-//! of the run's ring is given back as soon as the last of its packets was looked at.
+//! The own memory is a small ring of its own, with the run's lanes. Nothing is recycled there that isn't
+//! safe: where it is full, the volume stops taking, and the run's ring recycles what waits, as for any slow
+//! disk. A segment of the run's ring is given back as soon as the last of its packets was looked at.
 
 use crate::hands::{Behind, Hands};
 use crate::outgoing::Stated;
@@ -198,8 +199,8 @@ impl Composer {
         self.sources.values().for_each(|source| behind.add(&source.pinned, source.through));
     }
 
-    /// Looks at what is committed by now, as long as there is memory. What it composed goes into `hands`. Returns the
-    /// segments of the ring that are through.
+    /// Looks at what is committed by now, as long as there is memory. What it composed goes into `hands`.
+    /// Returns the segments of the ring that are through.
     pub fn step(&mut self, hands: &mut Hands) -> Vec<SegmentId> {
         self.full = false;
         let mut through = Vec::new();
@@ -314,8 +315,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Where more than half of the memory is in segments that grow, the fullest of another lane is sealed, so that
-    /// it is written and comes free.
+    /// Where more than half of the memory is in segments that grow, the fullest of another lane is sealed, so
+    /// that it is written and comes free.
     fn seal_fullest(&mut self, but: usize, hands: &mut Hands) {
         let packets =
             |lane: &Lane| lane.open.as_ref().filter(|open| open.pinned.is_some()).map(|open| open.packets);

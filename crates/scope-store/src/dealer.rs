@@ -4,8 +4,8 @@
 //! ```text
 //! deal        segments as the ring's reader hands them out: the emptiest queue gets the next; no volume holds more than its
 //!             share of the allowance; while some volumes fail, the others get all
-//!             where a volume composes segments of its own, each gets many of a lane in a row: what it composes stands for
-//!             numbers that follow each other
+//!             where a volume composes segments of its own, each gets many of a lane in a row: what it
+//!             composes stands for numbers that follow each other
 //! next_of     a volume takes the oldest of its queue
 //! done        it is safe, and let go
 //! put_back    the volume failed before it was safe: another one gets it, or the same one later

@@ -174,7 +174,8 @@ impl Files {
         self.gather(disk);
     }
 
-    /// Ends all files. Those with open slots end when these are closed or cut. What comes later goes into new ones.
+    /// Ends all files. Those with open slots end when these are closed or cut. What comes later goes into new
+    /// ones.
     pub fn end(&mut self, disk: &mut dyn Disk) {
         self.ending = true;
         self.gather(disk);

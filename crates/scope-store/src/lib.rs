@@ -11,9 +11,9 @@
 //! | [`file_writer`], [`closing`] | a growing file, and how it ends |
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
-//! | [`volume_writer`], [`dealer`], [`volumes`] | one volume of a run; who writes which segment; what volumes share |
-//! | [`compose`], [`outgoing`] | segments of what a volume keeps of the ring's; a segment on its way to a file |
-//! | `hands`, `account`, `maker`, `mending` | a volume's segments, its figures, its files, and those of dead runs |
+//! | [`volume_writer`], [`dealer`], [`volumes`] | one volume; who writes which segment; what volumes share |
+//! | [`compose`], [`outgoing`] | segments of what a volume keeps; a segment on its way to a file |
+//! | `hands`, `account`, `maker`, `mending` | a volume's segments, figures, files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |

@@ -70,8 +70,8 @@ impl Maker {
         self.inventory.make_room(disk, &self.volume, bytes)
     }
 
-    /// Link types whose newest file has grown for as long as none may: with a bound on age a quarter of it, since a
-    /// growing file is never deleted.
+    /// Link types whose newest file has grown for as long as none may: with a bound on age a quarter of it,
+    /// since a growing file is never deleted.
     pub fn take_old(&mut self) -> Vec<u16> {
         let Some(age_ns) = self.inventory.bounds.age_ns else { return Vec::new() };
         let longest = Duration::from_nanos(age_ns.max(0) as u64 / 4);

@@ -1,5 +1,5 @@
-//! A segment on its way into a file: one of the ring's, as it lies there, or one that a volume composed, whose foot
-//! says which of its lane's numbers it stands for.
+//! A segment on its way into a file: one of the ring's, as it lies there, or one that a volume composed,
+//! whose foot says which of its lane's numbers it stands for.
 //!
 //! A composed segment lies in a small ring of its volume's, which counts only what was put into it. What is
 //! stated replaces those counts wherever a foot is written.

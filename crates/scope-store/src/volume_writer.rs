@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! turn   what the disk has finished ─► what became safe is counted
-//!        new segments, as long as the disk has room for them under way; with a filter or a snap length what it keeps
-//!            of them is composed (crate::compose)
+//!        new segments, as long as the disk has room for them under way; with a filter or a snap length what
+//!            it keeps of them is composed (crate::compose)
 //!        sealed ones are closed in their slots, open ones flushed every so often
 //!        once a second: bounds
 //!        nothing to do: a step of recovery
@@ -402,8 +402,8 @@ impl VolumeWriter {
         }
     }
 
-    /// What a failed file was given, or none was, goes into another one, or into another volume; what was composed
-    /// stays with this one.
+    /// What a failed file was given, or none was, goes into another one, or into another volume; what was
+    /// composed stays with this one.
     fn put_back(&mut self, id: SegmentId) {
         if self.composer.is_some() {
             return self.hands.again(id);

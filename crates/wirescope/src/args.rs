@@ -325,7 +325,7 @@ pub struct RunArgs {
     /// Most bytes that a volume may take; beyond that its oldest files are deleted [default: none, but 5% of
     /// the file system stays free where no bound is given]
     ///
-    /// The n-th belongs to the n-th --store, a single one to all; so with --store-age, --store-min-free and
+    /// The n-th belongs to the n-th --store, a single one to all; so with --store-age, --store-min-free,
     /// --store-file, --store-filter and --store-snap.
     #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Store on disk", allow_hyphen_values = true)]
     pub store_budget: Vec<String>,

@@ -62,7 +62,8 @@ fn wirescope(arguments: &[&str]) -> Done {
     run::finish(run::wirescope(arguments))
 }
 
-/// What `verify` finds of these stores, which are whole: packets that are there, and those that a filter left out.
+/// What `verify` finds of these stores, which are whole: packets that are there, and those that a filter left
+/// out.
 fn verify(stores: &[&Path]) -> (u64, u64) {
     let paths: Vec<&str> = stores.iter().map(|store| text(store)).collect();
     let done = wirescope(&[&["verify", "--json"], &paths[..]].concat());

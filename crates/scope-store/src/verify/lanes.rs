@@ -3,12 +3,13 @@
 //! ```text
 //! segments    [0, 100)  [100, 200)              [350, 400)      numbers of packets
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
-//! losses      a difference of two feet's counters of drops: lost before they were stored
+//! losses      a difference of two feet's counters of drops: lost before they were stored; behind the last
+//!             foot what the statistics of its segment say beyond it
 //! gaps        [200, 350): stored by nobody, or gone
 //! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
-//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
-//! reported early.
+//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of
+//! a lane the oldest gaps are reported early.
 
 use super::report::{Missing, Reason};
 use scope_packet::segment::Foot;
@@ -36,6 +37,8 @@ pub(super) struct Seen {
     pub(super) file: usize,
     /// Packets that its packets state to be lost in front of them.
     pub(super) stated: u64,
+    /// Packets that its lane had dropped by its end, as its statistics say; 0: it has none.
+    pub(super) dropped: u64,
 }
 
 /// Segments whose packets follow each other without a gap.
@@ -75,8 +78,9 @@ impl Lane {
         }
     }
 
-    /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where the disk
-    /// failed a file in the middle of a segment, which another file then got from its first packet on.
+    /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where
+    /// the disk failed a file in the middle of a segment, which another file then got from its first packet
+    /// on.
     fn take_longer(&mut self, seen: Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) {
         let (begin, end) = (seen.foot.first_packet, seen.foot.end());
         let known = self.stretches.range(..=begin).next_back().map(|(_, stretch)| *stretch);
@@ -186,6 +190,17 @@ impl Lanes {
                     None => {}
                 }
                 before = Some(*stretch);
+            }
+            if let Some(Stretch { last, .. }) = before {
+                // Statistics don't tell reasons apart: nearly always it is the kernel.
+                let known: u64 = last.foot.drops_before.iter().map(|(_, packets)| packets).sum();
+                let more = last.dropped.saturating_sub(known);
+                lane.counted = lane.counted.saturating_add(more);
+                if more > 0 {
+                    let (reason, span) =
+                        (Reason::Gap(GapReason::Kernel), (last.foot.first_ns, last.foot.last_ns));
+                    self.losses.push((last.file, missing(id, reason, more, span)));
+                }
             }
             for (&file, &(packets, from_ns, to_ns)) in &lane.left_out {
                 if packets > 0 {
@@ -298,7 +313,7 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        Seen { foot, file: first_packet as usize, stated: 0 }
+        Seen { foot, file: first_packet as usize, stated: 0, dropped: 0 }
     }
 
     fn find(segments: &[Seen]) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {
@@ -347,6 +362,15 @@ mod tests {
         }
         assert_eq!(lanes.twice, 2);
         assert!(lanes.finish().1.is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_behind_the_last_foot_is_known_from_its_statistics() {
+        let last = Seen { dropped: 9, ..seen(10, 5, 7) };
+        let (losses, _) = find(&[Seen { dropped: 7, ..seen(0, 10, 2) }, last]);
+        let lost: Vec<_> =
+            losses.iter().map(|(file, lost)| (*file, lost.reason.name(), lost.lost_min)).collect();
+        assert_eq!(lost, [(10, "kernel", 5), (0, "kernel", 2), (10, "kernel", 2)]);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(super) fn look(
                 let id = LaneId { run_id: foot.run_id, lane: foot.lane };
                 let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
                 report.lack(missing(id, reason, u64::from(foot.packets), span));
-                seen.push(Seen { foot, file, stated: 0 });
+                seen.push(Seen { foot, file, stated: 0, dropped: 0 });
             }
         }
     }
@@ -102,7 +102,7 @@ fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Ve
             }
             report.steps_back += u64::from(foot.unordered);
             last_ns = foot.last_ns;
-            seen.push(Seen { foot, file, stated: 0 });
+            seen.push(Seen { foot, file, stated: 0, dropped: 0 });
         }
         // While a run writes, what isn't flushed yet is on its way.
         if report.progress == Progress::Left && cut != Cut::default() {
@@ -209,7 +209,8 @@ fn segment(
 ) -> Result<Found, StoredError> {
     let segment = stored.read_segment(index, buffer)?;
     let (steps_back, stated) = course(&segment);
-    Ok(Found { seen: Seen { foot: *segment.foot(), file, stated }, steps_back })
+    let dropped = segment.statistics().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
+    Ok(Found { seen: Seen { foot: *segment.foot(), file, stated, dropped }, steps_back })
 }
 
 /// How often times step back in a segment, and how many packets its packets state to be lost.
