@@ -188,7 +188,7 @@ fn run_args(args: &ImportArgs) -> Result<RunArgs, Vec<Fault>> {
 
 /// Opens the folders of the stores while every path can be, and makes new ones; decides who the import is to be.
 fn open(stores: &[PathBuf], planned: &mut Planned) -> Result<Vec<Folder>, Fault> {
-    let user = user(stores)?;
+    let user = user(stores, planned.run.fixed.folder.as_deref())?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     if let Some(user) = user {
         planned.run.fixed.rights = Some(RightsPlan { user: UserChoice::Named(user), selftest: false });
@@ -198,14 +198,15 @@ fn open(stores: &[PathBuf], planned: &mut Planned) -> Result<Vec<Folder>, Fault>
     stores.iter().map(|path| open(path).map_err(|error| fault(path, error))).collect()
 }
 
-/// Who root is to become: the owner of the stores; where all are new, who a run would be. `None`: whoever calls
-/// stays who it is.
-fn user(stores: &[PathBuf]) -> Result<Option<User>, Fault> {
+/// Who root is to become: the owner of the stores; where all are new, that of the log's folder, else who a run would
+/// be. `None`: whoever calls stays who it is.
+fn user(stores: &[PathBuf], log: Option<&Path>) -> Result<Option<User>, Fault> {
     if User::current().uid != 0 {
         return Ok(None);
     }
-    let mut owner: Option<(&PathBuf, u32, u32)> = None;
-    for path in stores {
+    let mut owner: Option<(&Path, u32, u32)> = None;
+    let is_new = stores.iter().all(|path| !path.exists());
+    for path in stores.iter().map(PathBuf::as_path).chain(log.filter(|_| is_new)) {
         let Ok(facts) = path.metadata() else { continue };
         match owner {
             Some((other, uid, gid)) if (uid, gid) != (facts.uid(), facts.gid()) => {

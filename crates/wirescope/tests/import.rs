@@ -116,8 +116,8 @@ fn several_files_are_one_run_in_order_of_time_and_keep_interfaces_of_their_own()
     let ethernet = stored.iter().find(|path| text(path).contains("_ETHERNET_")).unwrap();
     let read = oracle::read(ethernet).unwrap().capture;
     assert!(read.packets.is_sorted_by_key(|packet| packet.time_ns));
-    let used: BTreeSet<_> = read.packets.iter().map(|packet| packet.interface).collect();
-    assert_eq!(used.len(), 2, "port0 of each file: {used:?}");
+    let used: BTreeSet<usize> = read.packets.iter().map(|packet| packet.interface).collect();
+    assert_eq!(used.len(), 2, "port0 of each file");
     assert_eq!(noted(&place.path("store")).len(), 3);
 }
 
