@@ -187,7 +187,9 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
         }
     }
     if order.parts.is_empty() {
-        order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| ![SOAK, STORE_SOAK].contains(name)));
+        order
+            .parts
+            .extend(PARTS.iter().map(|(name, _)| *name).filter(|name| ![SOAK, STORE_SOAK].contains(name)));
     }
     Ok(order)
 }

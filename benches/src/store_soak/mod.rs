@@ -141,13 +141,20 @@ fn newest(soaked: &Soaked) -> Result<f64> {
 
 /// Whatever happened was told, and the end of it.
 fn states(soaked: &Soaked) -> Result<f64> {
-    let told = |state: &str| soaked.finished.events("store_state").filter(|line| line["state"] == state).count();
+    let told =
+        |state: &str| soaked.finished.events("store_state").filter(|line| line["state"] == state).count();
     for (state, times) in &soaked.happened {
         let told = told(state);
         ensure!(told >= *times, "'{state}' happened {times} times, and was told {told} times");
     }
     for volume in volumes(&soaked.finished.summary)? {
-        ensure!(volume["state"] == "writing", "{} ends {}: {}", volume["path"], volume["state"], volume["error"]);
+        ensure!(
+            volume["state"] == "writing",
+            "{} ends {}: {}",
+            volume["path"],
+            volume["state"],
+            volume["error"]
+        );
     }
     Ok(soaked.finished.events("store_state").count() as f64)
 }

@@ -191,7 +191,9 @@ impl Stores {
             let path = report.path.display();
             if report.behind.packets > 0 {
                 let packets = report.behind.packets;
-                failures.push(format!("{packets} packets were not written to the store in {path} any more").into());
+                failures.push(
+                    format!("{packets} packets were not written to the store in {path} any more").into(),
+                );
             }
             if report.missed.packets > 0 {
                 let packets = report.missed.packets;
