@@ -17,7 +17,7 @@ help:
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
-	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live or truth picks a part; BEFORE=PATH adds the row stages_cost against another build'
+	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth or store picks a part; BEFORE=PATH adds the row stages_cost against another build'
 	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make fuzz          every parser of foreign bytes: its kept inputs, then new ones for 10 s; FUZZ_SECONDS=N and FUZZ=TARGET choose others'
@@ -30,7 +30,7 @@ help:
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
-	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; fences: binutils; fuzz: g++).'
+	@echo 'demo, test, bench, lint and build install what is missing (gcc, libpcap-dev; the tests: tcpdump, tshark, tcpreplay, iproute2, e2fsprogs; the benches: these and fio; fences: binutils; fuzz: g++).'
 
 build:
 	@$(SCRIPTS)/install-missing.sh build
@@ -54,7 +54,7 @@ test-ten:
 	@CARGO_TARGET_DIR=$(TARGET_DIR) $(SCRIPTS)/test-ten.sh $(or $(RUNS),10)
 
 bench:
-	@$(SCRIPTS)/install-missing.sh test
+	@$(SCRIPTS)/install-missing.sh bench
 	@PATH="$$PATH:/usr/sbin:/sbin" $(SCRIPTS)/fetch-peers.sh $(TARGET_DIR)/peers
 	@echo 'building Wirescope and its benches (about 3 minutes the first time, seconds later)'
 	@cargo build --release --locked --workspace

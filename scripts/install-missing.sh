@@ -1,9 +1,9 @@
 #!/bin/sh
-# Looks for what building (`build`), the live demo (`live`), the tests (`test`) or the reading of compiled code (`fences`) need,
-# and installs what is missing.
+# Looks for what building (`build`), the live demo (`live`), the tests (`test`), the benches (`bench`: what the tests need, and fio) or
+# the reading of compiled code (`fences`) need, and installs what is missing.
 # Nothing missing: does nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
-# usage: install-missing.sh build|live|test|fences|fuzz
+# usage: install-missing.sh build|live|test|bench|fences|fuzz
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 want=${1:-build}
@@ -39,11 +39,14 @@ missing_packages() {
     if [ "$want" = fences ]; then
         command -v objdump >/dev/null 2>&1 || echo binutils
     fi
-    if [ "$want" = live ] || [ "$want" = test ]; then
+    if [ "$want" = bench ]; then
+        command -v fio >/dev/null 2>&1 || echo fio
+    fi
+    if [ "$want" = live ] || [ "$want" = test ] || [ "$want" = bench ]; then
         command -v ip >/dev/null 2>&1 || echo iproute2
         command -v unshare >/dev/null 2>&1 || echo util-linux
     fi
-    if [ "$want" = test ]; then
+    if [ "$want" = test ] || [ "$want" = bench ]; then
         command -v tcpdump >/dev/null 2>&1 || echo tcpdump
         { command -v tshark && command -v capinfos; } >/dev/null 2>&1 || echo tshark
         { command -v chattr && command -v mkfs.ext4; } >/dev/null 2>&1 || echo e2fsprogs

@@ -1,6 +1,8 @@
 //! What the system knows of time: time that passes, and what the scheduler gives to a thread and takes from
 //! it.
 
+use anyhow::{Context, Result, ensure};
+use std::fs::read_to_string;
 use std::time::Duration;
 
 fn clock_ns(clock: libc::clockid_t) -> i64 {
@@ -37,7 +39,41 @@ pub fn preemptions() -> i64 {
 
 /// What the host has taken of this guest's processors since it began; zero where the system doesn't say.
 pub fn stolen() -> Duration {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let stat = read_to_string("/proc/stat").unwrap_or_default();
     let ticks = stat.lines().next().and_then(|cpu| cpu.split_whitespace().nth(8)?.parse::<u64>().ok());
     Duration::from_millis(ticks.unwrap_or(0) * 10)
+}
+
+/// Time that all processors have been busy since the system began, in user and system mode and in
+/// interrupts: neither idle, nor waiting for a disk, nor taken by the host.
+///
+/// # Errors
+/// Where the system doesn't say.
+pub fn busy() -> Result<Duration> {
+    let stat = read_to_string("/proc/stat").context("/proc/stat")?;
+    let ticks = busy_ticks(&stat).context("no times of processors in /proc/stat")?;
+    // SAFETY: sysconf takes no pointers.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    ensure!(per_second > 0, "the system doesn't say its clock ticks");
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// Of `cpu user nice system idle iowait irq softirq steal ...`, the first line.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let times = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    [0, 1, 2, 5, 6].iter().map(|&index| times.get(index)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_neither_idle_nor_waiting_nor_stolen() {
+        let stat = "cpu  1 20 300 4000 50000 600000 7000000 80000000 0 0\ncpu0 9 9 9 9 9 9 9 9 0 0\n";
+        assert_eq!(busy_ticks(stat), Some(7_600_321));
+        assert_eq!(busy_ticks("intr 1"), None);
+        assert!(busy().unwrap() > Duration::ZERO);
+    }
 }

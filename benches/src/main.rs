@@ -3,7 +3,8 @@
 //! ```text
 //! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
 //! ```
-//! Without a part, every part runs but `soak` and `store-soak`, which take as long as `--minutes` says. The record goes to
+//! Without a part, every part runs but `soak` and `store-soak`, which take as long as `--minutes` says, and the
+//! shares of `store`, which has them all. The record goes to
 //! `benches/record/`, see the README there; to `target/bench/` where it isn't worth keeping: with `--quick`,
 //! which measures too little, with `--ring`, which tries out the part `ring` with another ring than the bars
 //! ask for, and for a soak that is shorter than the kept ones. Exit code 0: all bars hold; 1: one doesn't, or couldn't
@@ -27,6 +28,7 @@ mod report_stall;
 mod ring;
 mod soak;
 mod stages_row;
+mod store;
 mod store_soak;
 mod table;
 mod traffic;
@@ -40,7 +42,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use workspace::Workspace;
 
-/// The parts by name, and what each measures. All but the soaks run where none is named.
+/// The parts by name, and what each measures. All but those of [`NAMED`] run where none is named.
 const PARTS: &[(&str, &str)] = &[
     (
         "main",
@@ -58,11 +60,18 @@ const PARTS: &[(&str, &str)] = &[
          reloads, flaps",
     ),
     ("truth", "files that other programs read, dumps that say the truth in random runs, hostile hits"),
+    ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
+    ("store-disk", "of the part store: speed and processor time on generated packets, verification"),
+    ("store-live", "of the part store: live capture"),
+    ("store-kill", "of the part store: 200 kills"),
+    ("store-power", "of the part store: 10,000 losses of power"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
     (STORE_SOAK, "20 minutes of a store to whose disks everything happens; only if it is named"),
 ];
 const SOAK: &str = "soak";
 const STORE_SOAK: &str = "store-soak";
+/// What runs only if it is named: soaks take long, and a share of a part runs with it.
+const NAMED: [&str; 6] = [SOAK, STORE_SOAK, "store-disk", "store-live", "store-kill", "store-power"];
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +105,14 @@ pub struct Scale {
     pub programs: u64,
     /// How long a soak takes.
     pub soak: Duration,
+    /// Bytes that are stored in a round by io_uring; by the plain way half of it.
+    pub store_bytes: u64,
+    /// Bytes that are stored at a fixed rate.
+    pub store_cost_bytes: u64,
+    /// Bytes of the store that is verified.
+    pub store_read_bytes: u64,
+    /// Runs that are killed.
+    pub kills: usize,
 }
 
 /// Length of a soak that is kept.
@@ -116,6 +133,10 @@ const FULL: Scale = Scale {
     simulated: 10_000,
     programs: 100,
     soak: Duration::from_mins(SOAK_MINUTES),
+    store_bytes: 6 << 30,
+    store_cost_bytes: 8 << 30,
+    store_read_bytes: 4 << 30,
+    kills: 200,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -132,6 +153,10 @@ const QUICK: Scale = Scale {
     simulated: 300,
     programs: 9,
     soak: Duration::from_mins(1),
+    store_bytes: 1 << 30,
+    store_cost_bytes: 1 << 30,
+    store_read_bytes: 1 << 30,
+    kills: 5,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -187,9 +212,7 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
         }
     }
     if order.parts.is_empty() {
-        order
-            .parts
-            .extend(PARTS.iter().map(|(name, _)| *name).filter(|name| ![SOAK, STORE_SOAK].contains(name)));
+        order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| !NAMED.contains(name)));
     }
     Ok(order)
 }
@@ -230,6 +253,11 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "ring" => ring::measure(scale, &mut record)?,
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
+            "store" => store::measure(&workspace, scale, store::ALL, &mut record)?,
+            "store-disk" => store::measure(&workspace, scale, &[store::Share::Disk], &mut record)?,
+            "store-live" => store::measure(&workspace, scale, &[store::Share::Live], &mut record)?,
+            "store-kill" => store::measure(&workspace, scale, &[store::Share::Kill], &mut record)?,
+            "store-power" => store::measure(&workspace, scale, &[store::Share::Power], &mut record)?,
             SOAK => soak::measure(&workspace, scale, &mut record)?,
             STORE_SOAK => store_soak::measure(&workspace, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
@@ -253,7 +281,7 @@ mod tests {
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
-            parts: vec!["main", "filter", "ring", "live", "truth"],
+            parts: vec!["main", "filter", "ring", "live", "truth", "store"],
             quick: false,
             ring_bytes: None,
             minutes: None,

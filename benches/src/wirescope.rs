@@ -61,7 +61,21 @@ impl Run {
         namespace: Option<&Namespace>,
         arguments: &[&str],
     ) -> Result<Run> {
-        Run::spawn(folder, workspace, namespace, arguments, &["--summary", "json"])
+        Run::spawn(folder, workspace, namespace, arguments, &["--summary", "json"], |_| {})
+    }
+
+    /// Starts one whose process `prepare` may change before it is there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start_prepared(
+        workspace: &Workspace,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<Run> {
+        let folder = workspace.out_folder()?;
+        std::fs::create_dir(folder.path().join("out"))?;
+        Run::spawn(folder, workspace, None, arguments, &["--summary", "json"], prepare)
     }
 
     /// Starts one that tries out at its start what it must not be able to do any more: see
@@ -76,7 +90,7 @@ impl Run {
     ) -> Result<Run> {
         let folder = workspace.out_folder()?;
         std::fs::create_dir(folder.path().join("out"))?;
-        Run::spawn(folder, workspace, namespace, arguments, &["--rights-selftest"])
+        Run::spawn(folder, workspace, namespace, arguments, &["--rights-selftest"], |_| {})
     }
 
     fn spawn(
@@ -85,12 +99,14 @@ impl Run {
         namespace: Option<&Namespace>,
         arguments: &[&str],
         output: &[&str],
+        prepare: impl FnOnce(&mut Command),
     ) -> Result<Run> {
         let out = folder.path().join("out");
         let program = workspace.wirescope.to_str().context("the binary's path is no UTF-8")?;
         let mut command =
             namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program));
         command.arg("run").args(arguments).args(output).arg("--out").arg(out);
+        prepare(&mut command);
         // Files, not pipes: nobody reads while it runs.
         let stdout = File::create(folder.path().join("stdout"))?;
         let stderr = File::create(folder.path().join("stderr"))?;
@@ -200,6 +216,22 @@ impl Run {
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The lines of its log so far; one that isn't whole is omitted.
+    pub fn log(&self) -> Vec<Value> {
+        let log = read_to_string(self.path("out").join(EVENTS_FILE)).unwrap_or_default();
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Kills it as it goes, and waits until it is gone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("killing wirescope")?;
+        self.child.wait().context("waiting for wirescope")?;
+        Ok(())
     }
 
     /// How many lines with this event its log has so far.

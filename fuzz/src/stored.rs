@@ -2,7 +2,7 @@
 //! don't.
 
 use scope_packet::pcapng::{self, PacketHead};
-use scope_packet::segment::{self, FOOT_BYTES, Foot, SEGMENT_BYTES_MIN};
+use scope_packet::segment::{self, FOOT_BYTES, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, KeyEntry, LinkType};
 use scope_store::head::{Head, HeadInterface};
 use scope_store::record::{self, Record, Running};
@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) {
 }
 
 /// `base` with the changes, offsets times `scale`.
-fn changed(base: &[u8], changes: &[u8], scale: usize) -> Vec<u8> {
+pub fn changed(base: &[u8], changes: &[u8], scale: usize) -> Vec<u8> {
     let mut bytes = base.to_vec();
     for change in changes.as_chunks::<6>().0 {
         let at = usize::from(u16::from_le_bytes([change[0], change[1]])) * scale % (base.len() - 4);
@@ -40,9 +40,10 @@ fn seal(bytes: &mut [u8], at: usize) {
     bytes[at..at + 8].copy_from_slice(&check.to_le_bytes());
 }
 
-fn changed_head(changes: &[u8], sealed: bool) {
+/// The head of a file with two interfaces.
+fn whole_head() -> &'static [u8] {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
-    let whole = WHOLE.get_or_init(|| {
+    WHOLE.get_or_init(|| {
         let interface = |name: &str| HeadInterface {
             name: name.to_string(),
             description: "lane 0".to_string(),
@@ -51,6 +52,7 @@ fn changed_head(changes: &[u8], sealed: bool) {
         let head = Head {
             run_id: [1; 16],
             volume: [2; 16],
+            volumes: vec![[2; 16], [3; 16]],
             number: 3,
             segment_bytes: SEGMENT_BYTES_MIN as u32,
             link_type: LinkType::ETHERNET,
@@ -59,14 +61,28 @@ fn changed_head(changes: &[u8], sealed: bool) {
             interfaces: vec![interface("eth0"), interface("eth1")],
         };
         head.write()
-    });
+    })
+}
+
+/// A stored file of one segment.
+pub fn whole_file() -> &'static [u8] {
+    static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
+    WHOLE.get_or_init(|| {
+        let (head, segment) = (whole_head(), whole_segment());
+        let entry = StoredSegment::new(segment).expect("a segment").entry(head.len() as u64);
+        [head, segment, &index::write(&[entry])].concat()
+    })
+}
+
+fn changed_head(changes: &[u8], sealed: bool) {
+    let whole = whole_head();
     let mut bytes = changed(whole, changes, 1);
     if sealed {
         let block_at = whole.windows(6).position(|part| part == b"WSHEAD").expect("a head block") - 8;
         seal(&mut bytes, block_at + 72);
     }
     let Ok((head, len)) = Head::read(&bytes) else { return };
-    assert!(len <= bytes.len() && (sealed || !head.has_block() || bytes == *whole));
+    assert!(len <= bytes.len() && (sealed || !head.has_block() || bytes == whole));
     if head.has_block() {
         let written = head.write();
         assert!(Head::read(&written).is_ok_and(|(_, len)| len == written.len()));
@@ -150,6 +166,7 @@ fn whole_segment() -> &'static [u8] {
             max_ns: packets as i64 - 1,
             bytes_before: 0,
             drops_before: Drops::default(),
+            left_out: LeftOut::default(),
         };
         let mut statistics = Vec::new();
         pcapng::statistics(&mut statistics, 0, 1, 2, 3);

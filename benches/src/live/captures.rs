@@ -1,13 +1,14 @@
 //! One capture of one program: what was sent, what it saw and lost, what it cost.
 
 use super::link::{is_heard, processor_time, softirq};
-use super::peers::{Peer, PeerRun};
+use super::peers::{Output, Peer, PeerRun};
 use super::sender::{Pace, Sender, Sent};
 use super::{Counted, Stand};
 use crate::cores::stay_on;
-use crate::wirescope::Run;
-use anyhow::{Result, ensure};
+use crate::wirescope::{Finished, Run};
+use anyhow::{Context, Result, ensure};
 use scope_testkit::lab::RawSender;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A program may take so long until it captures.
@@ -18,12 +19,22 @@ const SETTLE_BEFORE: Duration = Duration::from_millis(200);
 const SETTLE_BEHIND: Duration = Duration::from_millis(200);
 /// Ours: a ring, keys, one trigger; none of the packets is for this port.
 const OURS: [&str; 6] = ["-i", "vb", "--ring", "256MiB", "--trigger", "udp dst port 9"];
+/// The same with a store, which may hold half of the ring while its disk is slow.
+const OURS_STORED: [&str; 8] =
+    ["-i", "vb", "--ring", "256MiB", "--trigger", "udp dst port 9", "--store-behind", "50%"];
+/// With a store: until what was flushed a second later is on the disk.
+const SETTLE_STORED: Duration = Duration::from_millis(1300);
 /// A run of ours may take so long to end.
 pub const OUR_END_LIMIT: Duration = Duration::from_secs(30);
 
 /// Our command line, for the record.
 pub fn our_command_line() -> String {
     format!("wirescope run {}", OURS.join(" "))
+}
+
+/// The same with a store.
+pub fn our_stored_command_line() -> String {
+    format!("wirescope run {} --store FOLDER", OURS_STORED.join(" "))
 }
 
 /// What one capture yielded.
@@ -67,6 +78,19 @@ impl Capture {
     }
 }
 
+/// What was sent, and what it cost.
+struct Spent {
+    sent: Sent,
+    own: Duration,
+    softirq: Duration,
+}
+
+impl Spent {
+    fn of(self, counted: Counted) -> Capture {
+        Capture { sent: self.sent, counted, own: self.own, softirq: self.softirq }
+    }
+}
+
 /// Soft interrupts per packet while a socket is open that hears nothing, ns.
 ///
 /// # Errors
@@ -80,24 +104,61 @@ pub fn idle(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> R
     Ok((sent, spent.as_nanos() as f64 / sent.packets as f64))
 }
 
-/// Ours.
+/// Ours, into its ring.
 ///
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn ours(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> Result<Capture> {
-    let mut run = on_core(stand, || Run::start(stand.workspace, Some(stand.lab.b()), &OURS))?;
-    run.wait_started()?;
-    let (sent, own, softirq) = measured(stand, sender, pace, span, run.id(), SETTLE_BEHIND)?;
-    run.interrupt()?;
-    let finished = run.finish(OUR_END_LIMIT)?;
+    let (spent, finished) = our_run(stand, sender, pace, span, &OURS, SETTLE_BEHIND)?;
     let counted = Counted { seen: finished.received(), lost: finished.dropped() };
+    spent.of(counted).checked()
+}
+
+/// Ours, into its ring and onto the disk, below `folder`: what isn't on the disk in the end is lost.
+///
+/// # Errors
+/// What failed, and what doesn't add up.
+pub fn ours_stored(
+    stand: &Stand,
+    sender: &mut Sender,
+    pace: Pace,
+    span: Duration,
+    folder: &Path,
+) -> Result<Capture> {
+    let store = folder.to_str().context("the folder's path is no UTF-8")?;
+    let arguments = [&OURS_STORED[..], &["--store", store]].concat();
+    let (spent, finished) = our_run(stand, sender, pace, span, &arguments, SETTLE_STORED)?;
+    let volume = &finished.summary["stores"][0];
+    let [stored, missed] = ["stored", "missed"].map(|key| volume[key]["packets"].as_u64().unwrap_or(0));
+    ensure!(
+        stored + missed == finished.received(),
+        "{stored} packets stored and {missed} missed of {} received",
+        finished.received()
+    );
+    spent.of(Counted { seen: stored, lost: finished.dropped() + missed }).checked()
+}
+
+/// A run of ours with these arguments; what it received, it had stored in its ring.
+fn our_run(
+    stand: &Stand,
+    sender: &mut Sender,
+    pace: Pace,
+    span: Duration,
+    arguments: &[&str],
+    settle: Duration,
+) -> Result<(Spent, Finished)> {
+    let mut run = on_core(stand, || Run::start(stand.workspace, Some(stand.lab.b()), arguments))?;
+    run.wait_started()?;
+    let spent = measured(stand, sender, pace, span, run.id(), settle)?;
+    run.interrupt()?;
+    let finished = run.finish_worn(OUR_END_LIMIT)?; // a store that missed packets says so by its exit code
     ensure!(finished.hits_total() == 0, "{} hits of a trigger that must not fire", finished.hits_total());
     ensure!(
-        finished.summary["stored"]["packets"] == counted.seen,
+        finished.summary["stored"]["packets"] == finished.received(),
         "not every packet was stored: {}",
         finished.summary["stored"]
     );
-    Capture { sent, counted, own, softirq }.checked()
+    Ok((spent, finished))
 }
 
 /// A peer's.
@@ -110,12 +171,13 @@ pub fn of_peer(
     sender: &mut Sender,
     pace: Pace,
     span: Duration,
+    output: Output,
 ) -> Result<Capture> {
-    let mut run = on_core(stand, || peer.start(stand.workspace, stand.lab.b(), stand.capture_core))?;
+    let start = || peer.start(stand.workspace, stand.lab.b(), stand.capture_core, output);
+    let mut run = on_core(stand, start)?;
     wait_until_heard(stand, &mut run)?;
-    let (sent, own, softirq) = measured(stand, sender, pace, span, run.id(), peer.settle)?;
-    let counted = run.finish()?;
-    Capture { sent, counted, own, softirq }.checked()
+    let spent = measured(stand, sender, pace, span, run.id(), peer.settle)?;
+    spent.of(run.finish()?).checked()
 }
 
 /// What is started here, and all its threads, stays on the capturing core.
@@ -150,11 +212,11 @@ fn measured(
     span: Duration,
     pid: u32,
     settle: Duration,
-) -> Result<(Sent, Duration, Duration)> {
+) -> Result<Spent> {
     std::thread::sleep(SETTLE_BEFORE);
     let (own_before, softirq_before) = (processor_time(pid)?, softirq()?);
     let sent = sender.send_for(stand.sender_core, pace, span)?;
     let softirq = softirq()? - softirq_before;
     std::thread::sleep(settle);
-    Ok((sent, processor_time(pid)? - own_before, softirq))
+    Ok(Spent { sent, own: processor_time(pid)? - own_before, softirq })
 }

@@ -19,6 +19,7 @@ mod peers;
 mod reload_row;
 mod rights_row;
 pub mod sender;
+pub mod store_rows;
 
 use crate::Scale;
 use crate::cores::cores;
@@ -30,7 +31,7 @@ use anyhow::{Context, Result};
 use captures::Capture;
 pub use flap_row::flap;
 pub use link::received;
-use peers::PEERS;
+use peers::{Output, PEERS};
 pub use reload_row::Config;
 use scope_measure::{Packets, Sizes};
 use scope_testkit::lab::Lab;
@@ -243,7 +244,9 @@ impl Program {
     ) -> Result<Capture, String> {
         let capture = match self {
             Program::Ours => captures::ours(stand, sender, load.pace, span),
-            Program::Peer(index) => captures::of_peer(&PEERS[index], stand, sender, load.pace, span),
+            Program::Peer(index) => {
+                captures::of_peer(&PEERS[index], stand, sender, load.pace, span, Output::Nowhere)
+            }
         };
         capture.map_err(|error| format!("{error:#}"))
     }

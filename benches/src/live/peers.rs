@@ -8,6 +8,8 @@
 //! | netsniff-ng | TPACKET_V3, 64 MiB, bound to its core by itself, too | pcap to /dev/null by scatter and gather |
 //! | stenotype | TPACKET_V3, 128 blocks of 1 MiB | O_DIRECT files and an index on disk |
 //!
+//! In the rows of the store the first three write a file on the disk instead.
+//!
 //! Ours has 64 MiB, too; stenotype writes the kernel's blocks themselves to disk and needs more of them. What
 //! a peer holds in a block that isn't full comes with that block's time-out: so long it is given behind the
 //! last packet. stenotype counts with every block, and is killed: ordered to stop, it waits for the last of
@@ -25,6 +27,21 @@ use tempfile::TempDir;
 
 /// A peer's end may take so long.
 const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where peers write that needn't write to a disk.
+const NOWHERE: &str = "/dev/null";
+
+/// The file that they write else.
+const FILE: &str = "packets.pcap";
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Nowhere, but of stenotype, which can't.
+    Nowhere,
+    /// Onto the disk.
+    Disk,
+}
 
 /// One peer.
 pub struct Peer {
@@ -104,7 +121,13 @@ impl Peer {
     ///
     /// # Errors
     /// The system's, and where it isn't there.
-    pub fn start(&self, workspace: &Workspace, namespace: &Namespace, core: usize) -> Result<PeerRun> {
+    pub fn start(
+        &self,
+        workspace: &Workspace,
+        namespace: &Namespace,
+        core: usize,
+        output: Output,
+    ) -> Result<PeerRun> {
         let folder = workspace.out_folder()?;
         for name in ["PKT0", "IDX0"] {
             create_dir(folder.path().join(name))?;
@@ -119,11 +142,13 @@ impl Peer {
         let said = folder.path().join("said");
         let mut command = namespace.command(program.to_str().context("its path is no UTF-8")?);
         let core = core.to_string();
-        command.args(
-            self.arguments
-                .iter()
-                .map(|word| word.replace("CORE", &core).replace("FOLDER", &text(folder.path()))),
-        );
+        let file = match output {
+            Output::Nowhere => NOWHERE.to_string(),
+            Output::Disk => text(&folder.path().join(FILE)),
+        };
+        command.args(self.arguments.iter().map(|word| {
+            word.replace("CORE", &core).replace("FOLDER", &text(folder.path())).replace(NOWHERE, &file)
+        }));
         command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
         command
             .stdin(Stdio::null())

@@ -1,8 +1,8 @@
 //! Filters made ready by the run's main thread, so that no worker waits for machine code.
 
-use crate::plan::SourceEntry;
+use crate::plan::{SourceEntry, StorePlan};
 use scope_events::event::{Warning, WarningKind};
-use scope_filter::FilterEngine;
+use scope_filter::{Filter, FilterEngine};
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
 
@@ -12,6 +12,7 @@ use scope_trigger::TriggerConfig;
 pub(crate) fn prepare_filters<'a>(
     engine: FilterEngine,
     sources: &[SourceEntry],
+    store: Option<&StorePlan>,
     triggers: impl Iterator<Item = &'a TriggerConfig>,
 ) -> Vec<Warning> {
     let prefilter = |entry: &SourceEntry| {
@@ -19,9 +20,15 @@ pub(crate) fn prepare_filters<'a>(
         let text = format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec);
         Some(Warning::of(WarningKind::Interpreter, text))
     };
+    let stored = |filter: &Filter| {
+        let text = format!("store-filter: {}: the interpreter evaluates it", filter.prepare(engine).err()?);
+        Some(Warning::of(WarningKind::Interpreter, text))
+    };
+    let volumes = store.into_iter().flat_map(|store| &store.volumes);
     sources
         .iter()
         .filter_map(prefilter)
+        .chain(volumes.filter_map(|volume| volume.filter.as_ref()).filter_map(stored))
         .chain(triggers.filter_map(|trigger| unready(trigger, engine)))
         .collect()
 }

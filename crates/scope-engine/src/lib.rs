@@ -78,6 +78,7 @@ mod sources;
 pub mod space;
 pub mod status;
 pub mod steps;
+mod store_sieve;
 pub mod stores;
 pub mod summary;
 mod thread_times;

@@ -7,10 +7,12 @@ use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
 use scope_rights::RightsPlan;
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
+use scope_source::file::Follow;
 use scope_source::spec::SourcePlan;
 use scope_store::retain::Bounds;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One source of the run.
@@ -26,6 +28,8 @@ pub struct SourceEntry {
     pub prefilter: Option<Filter>,
     /// Where its workers run; all files of a run have the same.
     pub pinning: Pinning,
+    /// Who follows the reading of its file, if it is one.
+    pub follow: Option<Arc<dyn Follow>>,
 }
 
 /// The place of a run's only file.
@@ -72,6 +76,10 @@ pub struct VolumePlan {
     pub folder: PathBuf,
     /// Its longest file, bytes.
     pub file_bytes: u64,
+    /// Only packets that it matches are stored; `None`: all.
+    pub filter: Option<Filter>,
+    /// Bytes of a packet that are stored at most; `None`: all that the ring has.
+    pub snap: Option<u32>,
 }
 
 /// One run: what stays as it is while it goes, and what a reload may change.

@@ -8,8 +8,8 @@
 //! 4. The sources are opened, in the order given; nothing is captured before the ring is ready.
 //! 5. Rights are given up, in all threads: root, capabilities, all system calls and files that the rest
 //!    doesn't need ([`rights`]
-//!    tells in which order). Whatever needs a right comes before this line; every byte of a packet is looked at behind it. Up
-//!    to here nothing is created: what can't be opened is refused.
+//!    tells in which order). Whatever needs a right comes before this line; every byte of a packet, and of a capture file, is
+//!    looked at behind it. Up to here nothing is created but new stores: what can't be opened is refused.
 //! 6. The log is opened, as the user that the run is now. One thread per worker, and one beside that builds
 //!    summaries of
 //!    what live workers have sealed; the main thread looks after orders, status and events.
@@ -42,7 +42,7 @@ use crate::plan::{Fixed, RunPlan};
 use crate::refused::Refused;
 use crate::report;
 use crate::short_snap;
-use crate::sources::open_sources;
+use crate::sources::{self, open_sources};
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
@@ -94,15 +94,17 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     })?;
     let memory = ring.memory();
     let store = plan.fixed.store.as_ref();
-    let stores =
-        store.map(|store| OpenStores::open(store, &plan.live.store_bounds, &ring, decision.as_ref()));
+    let stores = store.map(|store| {
+        let engine = plan.fixed.filter_engine;
+        OpenStores::open(store, &plan.live.store_bounds, engine, &ring, decision.as_ref())
+    });
     let stores = stores.transpose()?;
     // Before the sources are opened: live packets would wait meanwhile.
     let mut warnings =
-        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, plan.live.triggers.iter());
+        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, store, plan.live.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan.fixed);
-    let sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
+    let mut sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
     let mut notes = live::notes(&plan.fixed, &own, &sources);
     let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
@@ -113,6 +115,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let written: Vec<_> = outputs.writable().into_iter().chain(stored).collect();
     let mut rights = decision.map(|decision| scope_rights::give_up(decision, &written)).transpose()?;
     drop(written);
+    sources::begin(&plan.fixed, &mut sources).map_err(EngineError::Source)?;
     notes.extend(stores.iter().flat_map(OpenStores::notes));
     let stores = stores.map(|stores| stores.start(&ring)).transpose()?;
     if let Some(rights) = &mut rights {
@@ -290,7 +293,8 @@ impl Run {
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
-                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, in_force) {
+                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, None, in_force)
+                {
                     self.warn(warning, watch, &mut warnings);
                 }
                 drop(triggers);

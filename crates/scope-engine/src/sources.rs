@@ -1,4 +1,4 @@
-//! Every source is opened, in the order given: one feed per worker.
+//! Every source is opened, in the order given: one feed per worker. What stands in files is read later.
 
 use crate::live;
 use crate::plan::{Fixed, SourceEntry};
@@ -15,7 +15,7 @@ use scope_source::{Source, SourceError, pcap, synth};
 pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed>, Fault> {
     let mut sources: Vec<Feed> = Vec::new();
     let mut files = FileOptions::default();
-    let mut file_parts = Vec::new();
+    let (mut file_parts, mut follows) = (Vec::new(), Vec::new());
     let mut file_workers = 1;
     let mut shared = Vec::new();
     for entry in &fixed.sources {
@@ -23,6 +23,7 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
             SourcePlan::File(file) => {
                 files.paths.push(file.path.clone());
                 files.forms.push(file.form);
+                follows.push(entry.follow.clone());
                 file_parts.push(Part::of(entry));
                 files.pace = file.pace.or(files.pace);
                 files.snap_len = file.snap_len.or(files.snap_len);
@@ -49,7 +50,7 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
     if let Some(first_file) = first_file {
         for index in 0..file_workers {
             let share = (file_workers > 1).then_some((index, file_workers));
-            let opened = FileSource::open(FileOptions { share, ..files.clone() });
+            let opened = FileSource::unread(FileOptions { share, ..files.clone() }, &follows);
             let source = Box::new(opened.map_err(|error| of_files(fixed, first_file, error))?);
             let cpus = first_file.pinning.of_worker(index as usize).to_vec();
             sources.push(Feed { source, parts: file_parts.clone(), cpus });
@@ -59,6 +60,15 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
         sources.push(live::open_shared(&shared, own).map_err(of(first))?);
     }
     Ok(sources)
+}
+
+/// Lets them read what stands before their packets: behind the line where rights are given up.
+pub(crate) fn begin(fixed: &Fixed, feeds: &mut [Feed]) -> Result<(), Fault> {
+    let of = |error: SourceError| match fixed.sources.iter().find(|entry| entry.plan.file().is_some()) {
+        Some(first_file) => of_files(fixed, first_file, error),
+        None => error.reason(),
+    };
+    feeds.iter_mut().try_for_each(|feed| feed.source.begin()).map_err(of)
 }
 
 /// An error as the fault of an entry.

@@ -2,22 +2,26 @@
 
 use crate::error::EngineError;
 use crate::failure::Failure;
-use crate::plan::StorePlan;
+use crate::plan::{StorePlan, VolumePlan};
+use crate::store_sieve::StoreSieve;
 use scope_events::Events;
 use scope_events::counts::Span;
 use scope_events::event::{StoreDeleted, StoreFile, StoreMissed, StoreState};
 use scope_events::fact::{Flat, Rare};
+use scope_filter::{Filter, FilterEngine};
 use scope_folder::Folder;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Ring, SegmentReader};
 use scope_spelling::time::iso;
+use scope_store::compose::{self, Keeping, Sieve};
 use scope_store::disk::Disk;
 use scope_store::io::{Want, Way};
 use scope_store::report::{Amount, News, VolumeReport, VolumeState, share_out_behind};
 use scope_store::retain::Bounds;
 use scope_store::volume::{MARK, Place, Volume, VolumeId};
-use scope_store::volume_writer::{Shared, Turn, VolumeWriter, WriterPlan};
+use scope_store::volume_writer::{Turn, VolumeWriter, WriterPlan};
+use scope_store::volumes::Shared;
 use scope_store::{Dealer, io};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +53,7 @@ impl OpenStores {
     pub fn open(
         plan: &StorePlan,
         bounds: &[Bounds],
+        engine: FilterEngine,
         ring: &Arc<Ring>,
         decision: Option<&Decision>,
     ) -> Result<OpenStores, EngineError> {
@@ -63,13 +68,16 @@ impl OpenStores {
             let place = Place::find(&volume.folder).map_err(EngineError::Store)?;
             let opened = Volume::open(&place, new_id(ring, index), owner).map_err(EngineError::Store)?;
             let folder = Arc::new(Folder::open(place.path()).map_err(fault)?);
-            let (disk, way) = io::open(&folder, Some(ring), Want::Best);
+            let keeping = keeping(volume, engine, ring)?;
+            let memory = keeping.as_ref().map_or(ring, |keeping| &keeping.memory);
+            let (disk, way) = io::open(&folder, Some(memory), Want::Best);
             let (recovery, _) = io::open(&folder, None, Want::Pwrite);
             let plan = WriterPlan {
                 file_bytes: volume.file_bytes,
                 flush: plan.flush,
                 bounds: bounds.get(index).copied().unwrap_or_default(),
                 chain: chains,
+                keeping,
             };
             volumes.push(OpenVolume { volume: opened, folder, disk, recovery, way, plan });
         }
@@ -83,9 +91,13 @@ impl OpenStores {
 
     /// A line for each volume: where it stores, and how.
     pub fn notes(&self) -> Vec<String> {
-        let note =
-            |volume: &OpenVolume| format!("stores into {} by {}", volume.folder.path().display(), volume.way);
-        self.volumes.iter().map(note).collect()
+        let note = |(volume, plan): (&OpenVolume, &VolumePlan)| {
+            let filter = plan.filter.as_ref().map(|filter| format!(" what matches '{}'", filter.text()));
+            let snap = plan.snap.map(|snap| format!(" at most {snap} bytes of each packet"));
+            let what = [filter, snap].into_iter().flatten().collect::<Vec<_>>().join(",");
+            format!("stores{what} into {} by {}", volume.folder.path().display(), volume.way)
+        };
+        self.volumes.iter().zip(&self.plan.volumes).map(note).collect()
     }
 
     /// Begins to store.
@@ -96,8 +108,8 @@ impl OpenStores {
         let segments = (self.plan.behind / ring.segment_bytes() as u64).max(1);
         let budget = Arc::new(PinBudget::new(segments));
         let reader = SegmentReader::new(ring, budget.take(segments, 1));
-        let count = self.volumes.len();
-        let shared = Shared::new(ring, Dealer::new(reader, count), count);
+        let ids: Vec<VolumeId> = self.volumes.iter().map(|volume| volume.volume.id()).collect();
+        let shared = Shared::new(ring, Dealer::new(reader, ids.len()), ids);
         let mut threads = Vec::new();
         for (index, volume) in self.volumes.into_iter().enumerate() {
             let place = volume.folder.path().display().to_string();
@@ -110,6 +122,21 @@ impl OpenStores {
         }
         Ok(Stores { shared, threads: Mutex::new(threads) })
     }
+}
+
+/// What a volume keeps where that is less than the ring has, and the memory for it.
+fn keeping(plan: &VolumePlan, engine: FilterEngine, ring: &Ring) -> Result<Option<Keeping>, EngineError> {
+    let filter = plan.filter.as_ref().filter(|filter| !filter.is_everything());
+    if filter.is_none() && plan.snap.is_none() {
+        return Ok(None);
+    }
+    let sieve = |filter: &Filter| Box::new(StoreSieve::new(filter, engine)) as Box<dyn Sieve>;
+    Ok(Some(Keeping {
+        sieve: filter.map(sieve),
+        snap: plan.snap,
+        filter: filter.map_or(String::new(), |filter| filter.text().to_string()),
+        memory: compose::memory(ring)?,
+    }))
 }
 
 /// Folders of volumes, as a run writes to them.

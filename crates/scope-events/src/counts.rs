@@ -279,7 +279,7 @@ facts! {
         path: String,
         /// what is on its disk for good, of this run
         stored: Amount,
-        /// what was left out on purpose; always nothing for now
+        /// what `--store-filter` and `--store-snap` left out: packets, and their bytes with those cut off others
         filtered: Amount,
         /// what the ring recycled before it was written
         missed: Amount,

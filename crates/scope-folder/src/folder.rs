@@ -7,7 +7,7 @@
 use crate::plain::{expect_own, expect_plain};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fstat, fsync, linkat,
-    mkdirat, openat, readlinkat, renameat, renameat_with, statat, unlinkat,
+    mkdirat, openat, readlinkat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -105,6 +105,16 @@ impl Folder {
     pub fn open(path: &Path) -> io::Result<Folder> {
         let handle = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Folder { handle, path: path.to_path_buf(), ahead: Mutex::default() })
+    }
+
+    /// The same folder, opened once more: not by its path, whose folders may be closed to who this process is now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn again(&self) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = openat(&self.handle, ".", flags, Mode::empty())?;
+        Ok(Folder { handle, path: self.path.clone(), ahead: Mutex::default() })
     }
 
     /// Where it was when it was opened.
@@ -565,7 +575,9 @@ impl Draft<'_> {
                 self.part.insert(part).clone()
             }
         };
-        renameat(&self.folder.handle, &part, &self.folder.handle, &self.name)?;
+        // By the newer call, the only one that a run may make.
+        let (folder, flags) = (&self.folder.handle, RenameFlags::empty());
+        renameat_with(folder, &part, folder, &self.name, flags)?;
         self.part = None;
         self.folder.sync()
     }

@@ -126,20 +126,22 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
 /// Appends an interface description. Its snap length is always 0: libpcap refuses a file whose interfaces
 /// differ there.
 pub fn interface(out: &mut Vec<u8>, link_type: LinkType, name: &str, description: &str) {
-    interface_filtered(out, link_type, name, description, "");
+    interface_filtered(out, link_type, name, description, ("", 0));
 }
 
-/// The same with the filter that its packets passed (`if_filter`), where it isn't empty.
+/// The same with the filter that its packets passed (`if_filter`), where it isn't empty, and the snap length to which
+/// they were cut, the same in all interfaces of a file; 0: none.
 pub fn interface_filtered(
     out: &mut Vec<u8>,
     link_type: LinkType,
     name: &str,
     description: &str,
-    filter: &str,
+    (filter, snap): (&str, u32),
 ) {
     let mut body = Vec::new();
     body.extend(link_type.0.to_le_bytes());
-    body.extend([0; 6]);
+    body.extend([0; 2]);
+    body.extend(snap.to_le_bytes());
     option(&mut body, 2, name.as_bytes());
     option(&mut body, 3, description.as_bytes());
     option(&mut body, 9, &[9]);
@@ -243,6 +245,24 @@ impl PacketHead {
             (true, true) => ([flags, self.flags, dropcount, lost_low, lost_high, 0, total], 7),
         }
     }
+}
+
+/// Walks over the options in `rest`, in the byte order of their section: code and value of each, up to the end of
+/// options. What doesn't fit ends the walk; whether all did.
+#[inline]
+pub fn options(mut rest: &[u8], big_endian: bool, mut each: impl FnMut(u16, &[u8])) -> bool {
+    let half =
+        |bytes: [u8; 2]| if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) };
+    while let [c0, c1, l0, l1, behind @ ..] = rest {
+        let (code, len) = (half([*c0, *c1]), usize::from(half([*l0, *l1])));
+        let Some(value) = behind.get(..len) else { return false };
+        if code == 0 {
+            return len == 0;
+        }
+        each(code, value);
+        rest = behind.get(padded(len)..).unwrap_or_default();
+    }
+    rest.is_empty()
 }
 
 /// Reads 4 bytes little-endian at `at`; the caller has checked the length.

@@ -80,6 +80,15 @@ pub struct SegmentId {
     pub sequence: u64,
 }
 
+/// What a store left out of a segment that it composed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Packets of the lane among or behind those of the segment that its filter doesn't match.
+    pub packets: u64,
+    /// Their captured bytes, and those that its snap length cut off the others.
+    pub bytes: u64,
+}
+
 /// What the foot says of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foot {
@@ -111,9 +120,12 @@ pub struct Foot {
     pub bytes_before: u64,
     /// The lane's drops by reason before this segment.
     pub drops_before: Drops,
+    /// What was left out of it; in memory nothing.
+    pub left_out: LeftOut,
 }
 
 const DROPS_AT: usize = 96;
+const LEFT_OUT_AT: usize = DROPS_AT + 16 * 8;
 
 impl Foot {
     /// Whose foot it is.
@@ -121,8 +133,15 @@ impl Foot {
         SegmentId { run: self.run_id, lane: self.lane, sequence: self.sequence }
     }
 
+    /// Number in the lane of the packet behind all that it has, or that was left out of it.
+    pub fn end(&self) -> u64 {
+        self.first_packet.saturating_add(u64::from(self.packets)).saturating_add(self.left_out.packets)
+    }
+
     /// Bytes that the fields take; the rest of the foot is zero.
-    pub const FIELDS_BYTES: usize = DROPS_AT + 16 * 8;
+    pub const FIELDS_BYTES: usize = LEFT_OUT_AT + 16;
+    /// Bytes of the fields in front of what was left out.
+    pub const PACKETS_FIELDS_BYTES: usize = LEFT_OUT_AT;
 
     /// Writes the fields to the start of the foot; `out` is the foot without its closing length.
     pub fn write(&self, out: &mut [u8]) {
@@ -144,6 +163,8 @@ impl Foot {
             let at = DROPS_AT + reason as usize * 8;
             out[at..at + 8].copy_from_slice(&packets.to_le_bytes());
         }
+        out[LEFT_OUT_AT..LEFT_OUT_AT + 8].copy_from_slice(&self.left_out.packets.to_le_bytes());
+        out[LEFT_OUT_AT + 8..LEFT_OUT_AT + 16].copy_from_slice(&self.left_out.bytes.to_le_bytes());
     }
 
     /// Reads a foot; `None` where the magic or the version is another.
@@ -173,6 +194,7 @@ impl Foot {
             max_ns: u64_at(80) as i64,
             bytes_before: u64_at(88),
             drops_before,
+            left_out: LeftOut { packets: u64_at(LEFT_OUT_AT), bytes: u64_at(LEFT_OUT_AT + 8) },
         })
     }
 }
@@ -217,7 +239,9 @@ mod tests {
             max_ns: i64::MAX,
             bytes_before: 1 << 50,
             drops_before,
+            left_out: LeftOut { packets: 1 << 60, bytes: 3 },
         };
+        assert_eq!(foot.end(), (1 << 40) + (1 << 60) + 5);
         let mut bytes = vec![0xee; FOOT_BYTES - 4];
         foot.write(&mut bytes);
         assert_eq!(Foot::read(&bytes), Some(foot));
@@ -247,6 +271,7 @@ mod tests {
             max_ns: 0,
             bytes_before: 0,
             drops_before: Drops::default(),
+            left_out: LeftOut::default(),
         };
         let (gap, tail) = segment.split_at_mut(segment_bytes - FOOT_BYTES);
         seal(gap, tail, &foot, &statistics);

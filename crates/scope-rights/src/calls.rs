@@ -152,9 +152,12 @@ pub fn add_threads_and_terminal(rules: &mut Rules) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Openings that have none of the flags `without`.
-pub fn reading_openings(without: c_int) -> Result<(c_long, Vec<SeccompRule>), BackendError> {
-    Ok((SYS_openat, vec![with(2, SeccompCmpOp::MaskedEq(without as u64), 0)?]))
+/// Openings that have, of the flags that stand first in one of `kinds`, exactly those that stand second.
+pub fn openings(
+    kinds: impl Iterator<Item = (c_int, c_int)>,
+) -> Result<(c_long, Vec<SeccompRule>), BackendError> {
+    let rule = |(of, flags)| with(2, SeccompCmpOp::MaskedEq(of as u64), flags as u64);
+    Ok((SYS_openat, kinds.map(rule).collect::<Result<_, _>>()?))
 }
 
 /// Both filters, with this list.

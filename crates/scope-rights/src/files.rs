@@ -62,9 +62,9 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
-    /// Nothing may be done but to read `paths`, folders with all that is in them, and to make files in `makes`.
-    /// No TCP.
-    pub fn reading(paths: &[&Path], makes: Option<&Folder>) -> io::Result<FileRules> {
+    /// Nothing may be done but to read `paths`, folders with all that is in them, and to make files in the folder
+    /// `makes`; those can be removed again if that says so. No TCP.
+    pub fn reading(paths: &[&Path], makes: Option<(&Folder, bool)>) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
@@ -107,7 +107,7 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     Ok(rules)
 }
 
-fn reading(paths: &[&Path], makes: Option<&Folder>) -> Result<RulesetCreated, RulesetError> {
+fn reading(paths: &[&Path], makes: Option<(&Folder, bool)>) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
@@ -115,10 +115,12 @@ fn reading(paths: &[&Path], makes: Option<&Folder>) -> Result<RulesetCreated, Ru
     for path in paths {
         rules = add(rules, path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
-    if let Some(folder) = makes {
-        // A new file is opened for both; the folder itself, to wait for its names.
-        let both = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg;
-        rules = rules.add_rule(PathBeneath::new(folder, both | AccessFs::RemoveFile))?;
+    if let Some((folder, removes)) = makes {
+        // A new file is opened for both; the folder itself, to wait for its names. That no file which is there is
+        // opened for writing the list of system calls says.
+        let make = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg;
+        let rights = if removes { make | AccessFs::RemoveFile } else { make };
+        rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
     Ok(rules)
 }

@@ -352,10 +352,20 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
             .map_err(RightsError::step("opening files that get their names later"))?;
     }
     let landlock_abi = files.abi();
+    in_every_thread(files, calls, capabilities::drop_all)?;
+    Ok(Rights { user: choice.words, seccomp, landlock_abi, commands_abi: None })
+}
+
+/// The last steps, in every thread: capabilities by `drop`, the way back to them, files, and system calls.
+fn in_every_thread(
+    files: FileRules,
+    calls: Option<(calls::Filter, calls::Filter)>,
+    drop: impl Fn() -> Result<(), i32> + Send + Sync + 'static,
+) -> Result<(), RightsError> {
     let landlock = files.ruleset();
     let failed = threads::lasting(Failed::default());
     threads::in_each(threads::lasting(move |_: threads::Tid| {
-        failed.note(1, capabilities::drop_all());
+        failed.note(1, drop());
         failed.note(2, capabilities::gain_none());
         if let Some(ruleset) = landlock {
             failed.note(3, files::restrict_thread(ruleset));
@@ -366,8 +376,7 @@ pub fn give_up(decision: Decision, writable: &[Writable<'_>]) -> Result<Rights, 
         }
     }))
     .map_err(RightsError::step("reaching every thread"))?;
-    failed.result()?;
-    Ok(Rights { user: choice.words, seccomp, landlock_abi, commands_abi: None })
+    failed.result()
 }
 
 /// The first step that failed in any thread. Noted by signal handlers, so without a lock.

@@ -6,7 +6,7 @@
 //! them.
 
 use super::calls::{self, Filter};
-use super::{Failed, RightsError, capabilities, files, hide, threads};
+use super::{RightsError, capabilities, files, hide, in_every_thread};
 use libc::*;
 use scope_folder::Folder;
 use std::path::Path;
@@ -58,11 +58,21 @@ impl ReadingRights {
 }
 
 /// What those who also make files may call beside that: for files without a name, and giving them one.
-#[rustfmt::skip]
-const MAKING: &[c_long] =
-    &[SYS_openat, SYS_linkat, SYS_renameat2, SYS_unlinkat, SYS_fchmod, SYS_pwrite64, SYS_fdatasync, SYS_fsync];
+const MAKING: &[c_long] = &[SYS_linkat, SYS_fchmod, SYS_pwrite64, SYS_fdatasync, SYS_fsync];
+/// The same where a file system has no such files: a new file has another name until it is whole.
+const RENAMING: &[c_long] = &[SYS_renameat2, SYS_unlinkat];
 
-/// As [`keep_to_reading`], and files may be made in `folder` and written there.
+/// What a command that makes files needs of their file system.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Making {
+    /// Files without a name, which get one when they are whole.
+    Unnamed,
+    /// New names, that are changed or removed.
+    Renamed,
+}
+
+/// As [`keep_to_reading`], and files may be made in `folder`. What is there can't be written, and can't be removed but
+/// where the file system has no files without a name.
 ///
 /// # Errors
 /// Those of [`keep_to_reading`].
@@ -81,38 +91,35 @@ pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
 }
 
 fn keep_to(paths: &[&Path], makes: Option<&Folder>) -> Result<ReadingRights, RightsError> {
+    let making = makes.map(|folder| if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed });
     let files =
-        files::FileRules::reading(paths, makes).map_err(RightsError::step("making Landlock's rules"))?;
+        files::FileRules::reading(paths, makes.map(|folder| (folder, making == Some(Making::Renamed))))
+            .map_err(RightsError::step("making Landlock's rules"))?;
     let makes = makes.is_some();
-    let calls = filters(makes).map_err(RightsError::step("making the list of system calls"))?;
+    let calls = filters(making).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
-    let (landlock_abi, landlock) = (files.abi(), files.ruleset());
-    let failed = threads::lasting(Failed::default());
-    threads::in_each(threads::lasting(move |_: threads::Tid| {
+    let landlock_abi = files.abi();
+    in_every_thread(files, calls, move || {
         capabilities::drop_bounding();
-        failed.note(1, capabilities::drop_all_but_files(makes));
-        failed.note(2, capabilities::gain_none());
-        if let Some(ruleset) = landlock {
-            failed.note(3, files::restrict_thread(ruleset));
-        }
-        if let Some(filters) = &calls {
-            failed.note(4, filters.0.apply());
-            failed.note(5, filters.1.apply());
-        }
-    }))
-    .map_err(RightsError::step("reaching every thread"))?;
-    failed.result()?;
+        capabilities::drop_all_but_files(makes)
+    })?;
     Ok(ReadingRights { seccomp, landlock_abi })
 }
 
 /// In the order in which they are applied; `None` where the kernel has no seccomp.
-fn filters(makes: bool) -> std::io::Result<Option<(Filter, Filter)>> {
-    let making = if makes { MAKING } else { &[] };
+fn filters(making: Option<Making>) -> std::io::Result<Option<(Filter, Filter)>> {
+    let (calls, openings): (&[&[c_long]], _) = match making {
+        None => (&[], None),
+        Some(Making::Unnamed) => (&[MAKING], Some((O_TMPFILE | O_CREAT | O_TRUNC, O_TMPFILE))),
+        Some(Making::Renamed) => (&[MAKING, RENAMING], Some((O_CREAT | O_EXCL | O_TRUNC, O_CREAT | O_EXCL))),
+    };
+    let making = calls.iter().copied().flatten();
     let mut rules = calls::free(FREE.iter().copied().flatten().chain(FREE_HERE).chain(making));
-    let made = calls::reading_openings(WRITES)
+    let openings = [Some((WRITES, 0)), openings].into_iter().flatten();
+    let made = calls::openings(openings)
         .and_then(|(call, openings)| {
-            rules.entry(call).or_insert(openings);
+            rules.insert(call, openings);
             calls::add_threads_and_terminal(&mut rules)
         })
         .and_then(|()| calls::pair(rules));

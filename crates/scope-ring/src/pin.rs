@@ -8,7 +8,7 @@ use crate::ring::Ring;
 use crate::search::{Column, KeyTest, Matches, Picked};
 use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-use scope_packet::segment::{self, Foot, SegmentId};
+use scope_packet::segment::{self, Foot, LeftOut, SegmentId};
 use scope_packet::{DropReason, Drops};
 use std::ops::Range;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl Pinned {
             max_ns,
             bytes_before: control.bytes_before.load(Ordering::Relaxed),
             drops_before,
+            left_out: LeftOut::default(),
         })
     }
 

@@ -102,15 +102,6 @@ impl SegmentReader {
         Some(Taken { pinned, missed })
     }
 
-    /// A segment that was done is needed again: it is held as far as there is room.
-    pub fn adopt(&mut self, pinned: &Pinned) {
-        if !self.held.holds(pinned.id())
-            && let Some(again) = pinned.again()
-        {
-            self.held.put(again);
-        }
-    }
-
     /// A segment that was taken is needed no more.
     pub fn done(&mut self, id: SegmentId) {
         let Some(pinned) = self.held.take(id) else { return };

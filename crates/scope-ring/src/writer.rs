@@ -18,7 +18,7 @@ use crate::ring::Ring;
 use crate::stream::{Appended, Arrivals, Incoming, Stream};
 use crate::times::Times;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::{self, Foot, STATISTICS_MAX};
+use scope_packet::segment::{self, Foot, LeftOut, STATISTICS_MAX};
 use scope_packet::{BATCH_PACKETS_MAX, Drops, KeyEntry, LinkType, pcapng};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,6 +73,8 @@ pub struct LaneWriter {
     captured_bytes: u64,
     drops: Drops,
     interfaces: Vec<InterfaceCounts>,
+    /// Latest time of counts that were stated.
+    stated_ns: i64,
 }
 
 impl Ring {
@@ -108,6 +110,7 @@ impl LaneWriter {
             captured_bytes: 0,
             drops: Drops::default(),
             interfaces: Vec::new(),
+            stated_ns: i64::MIN,
         }
     }
 
@@ -147,6 +150,14 @@ impl LaneWriter {
         counts.received += packets;
         counts.dropped += packets;
         self.drops.add(reason, packets);
+    }
+
+    /// Says what interface `index` has received and dropped since the run began, at `time_ns`: for a lane that is made
+    /// of some of another one's packets, whose statistics speak of all of them.
+    pub fn state(&mut self, index: usize, received: u64, dropped: u64, time_ns: i64) {
+        let counts = &mut self.interfaces[index];
+        (counts.received, counts.dropped) = (received, dropped);
+        self.stated_ns = self.stated_ns.max(time_ns);
     }
 
     /// Appends packets `from` and later of a batch. `index` is what [`LaneWriter::add_interface`] returned;
@@ -267,7 +278,7 @@ impl LaneWriter {
         if !open.parts.is_empty() {
             ring.note_parts(open.slot, open.parts);
         }
-        let statistics = self.statistics(open.sequence, max_ns);
+        let statistics = self.statistics(open.sequence, max_ns.max(self.stated_ns));
         let foot = Foot {
             run_id: ring.run_id(),
             lane: self.lane,
@@ -283,6 +294,7 @@ impl LaneWriter {
             max_ns,
             bytes_before: open.bytes_before,
             drops_before: open.drops_before,
+            left_out: LeftOut::default(),
         };
         self.stream.seal(&foot, &statistics);
         let control = ring.region().segment(open.slot);

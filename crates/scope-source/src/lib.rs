@@ -175,6 +175,15 @@ pub trait Source: Send {
     /// waits, the block timeout for live capture.
     fn grace_ns(&self) -> i64;
 
+    /// Reads what stands before the first packet, of what was only opened so far. Called once, before all other
+    /// calls but those for its name and timing; a run calls it with the rights that it has kept.
+    ///
+    /// # Errors
+    /// What was opened is none of what it should be.
+    fn begin(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     /// Pushes what is there, in batches, and returns after some thousand packets or 10 ms. Interfaces are
     /// made known first.
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError>;

@@ -8,11 +8,14 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use file_support::{Collect, MICRO, NANO, Ng, Pcap, read_all};
 use scope_packet::LinkType;
-use scope_source::file::{FILES_MAX, FileOptions, FileSource};
+use scope_source::file::{FILES_MAX, FileOptions, FileSource, Follow, check_begin};
+use scope_source::spec::FileForm;
 use scope_source::{Polled, Source, Timing};
 
 fn options(paths: &[&Path]) -> FileOptions {
@@ -96,6 +99,77 @@ fn link_types_of_all_files_are_known_at_opening() {
     let read = read_all(source).unwrap();
     let links: Vec<_> = read.sink.interfaces.iter().map(|interface| interface.link_type.0).collect();
     assert_eq!(links, [113, 101, 1, 9]);
+}
+
+/// Keeps what it hears.
+#[derive(Debug, Default)]
+struct Heard {
+    bytes: Mutex<Vec<u8>>,
+    ends: Mutex<Vec<(u64, bool)>>,
+    end_seen: AtomicBool,
+}
+
+impl Follow for Heard {
+    fn bytes(&self, bytes: &[u8]) {
+        assert!(!self.end_seen.swap(bytes.is_empty(), Ordering::Relaxed) || bytes.is_empty());
+        self.bytes.lock().unwrap().extend_from_slice(bytes);
+    }
+
+    fn ended(&self, packets: u64, is_whole: bool) {
+        self.ends.lock().unwrap().push((packets, is_whole));
+    }
+}
+
+#[test]
+fn what_is_opened_is_not_read_before_it_is_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let mut pcap = Pcap::new(false, NANO, 4, 0, 1);
+    let bytes = (0..30_000).fold(&mut pcap, |pcap, n| pcap.packet(n, &[n as u8; 60])).done();
+    fs::write(&whole, &bytes).unwrap();
+    let cut = folder.path().join("cut");
+    fs::write(&cut, &bytes[..bytes.len() - 7]).unwrap();
+    let packed = folder.path().join("packed");
+    let output = Command::new("gzip").arg("-c").arg(&whole).output().unwrap();
+    fs::write(&packed, output.stdout).unwrap();
+    let files = [&*whole, &*cut, &*packed];
+    let heard: Vec<Arc<Heard>> = files.iter().map(|_| Arc::default()).collect();
+    let follows: Vec<Option<Arc<dyn Follow>>> = heard.iter().map(|heard| Some(heard.clone() as _)).collect();
+    let mut source = FileSource::unread(options(&files), &follows).unwrap();
+    assert!(heard.iter().all(|heard| heard.bytes.lock().unwrap().is_empty()));
+    source.begin().unwrap();
+    assert!(heard.iter().all(|heard| !heard.bytes.lock().unwrap().is_empty()));
+    assert!(heard.iter().all(|heard| heard.ends.lock().unwrap().is_empty()));
+    assert_eq!(read_all(source).unwrap().sink.packets.len(), 3 * 30_000 - 1);
+    for (heard, (path, end)) in
+        heard.iter().zip(files.iter().zip([(30_000, true), (29_999, false), (30_000, true)]))
+    {
+        assert!(*heard.bytes.lock().unwrap() == fs::read(path).unwrap(), "{}: as it stands", path.display());
+        assert_eq!(*heard.ends.lock().unwrap(), [end], "{}", path.display());
+        assert!(heard.end_seen.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn the_first_bytes_of_a_file_say_whether_it_can_be_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let said = |bytes: &[u8], form| {
+        fs::write(&path, bytes).unwrap();
+        check_begin(path.to_str().unwrap(), form).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let detected = FileForm::Detected;
+    // Nothing behind the first word is looked at.
+    for good in [&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0xd4, 0xc3, 0xb2, 0xa1, 9], &[0x1f, 0x8b, 8, 0]] {
+        assert_eq!(said(good, detected), "", "{good:?}");
+    }
+    assert!(said(b"", detected).contains("is empty"));
+    assert!(said(b"ab", detected).contains("too few for any"));
+    assert!(said(b"text", detected).contains("is no capture file"));
+    assert!(said(b"BZh9", detected).contains("bzip2"));
+    assert_eq!(said(b"text", FileForm::Hpcap(LinkType::ETHERNET)), "");
+    assert!(check_begin("/nowhere/x", detected).unwrap_err().to_string().contains("no such file"));
+    assert!(check_begin("/dev/null", detected).is_ok(), "what can be read only once is left alone");
 }
 
 #[test]

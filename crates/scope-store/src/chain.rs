@@ -13,10 +13,10 @@
 //! Each run has a chain of its own. Who keeps a head elsewhere, or signs it, can prove all lines up to it: see
 //! `wirescope verify --expect`. A line is appended and synced once its file has its name; a line that a crash
 //! cut is removed before the next one is written. Lines whose files retention has deleted may be left out
-//! again, but only a run's oldest ones ([`Chain::without_oldest`]).
+//! again, but only a run's oldest ones, and the newest of these stay for long ([`Chain::shortened`]).
 
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,6 +26,9 @@ use std::os::unix::fs::FileExt;
 pub const LINES_MAX: usize = 1 << 20;
 /// Bytes of a chain that are read at most.
 pub const CHAIN_BYTES_MAX: u64 = 1 << 30;
+/// Lines of deleted files that stay at least, so that a head which somebody noted is still known: the newest. With
+/// twice as many the chain is shortened.
+pub const GONE_KEPT: usize = 1 << 14;
 /// Names the purpose of the hash, and its version.
 const CONTEXT: &str = "wirescope store chain 1";
 /// Bytes that are read at once.
@@ -219,18 +222,41 @@ impl Chain {
         last.map_or(Digest::START, |link| link.head)
     }
 
-    /// The file anew without the oldest lines of each run whose files are `gone`: what is left proves itself
-    /// as before.
-    pub fn without_oldest(&self, gone: impl Fn(&ChainedFile) -> bool) -> String {
-        let mut kept: HashMap<[u8; 16], ()> = HashMap::new();
+    /// Heads that it knows: those of its lines, and what each run's first line was bound to.
+    pub fn heads(&self) -> impl Iterator<Item = Digest> {
+        let mut runs = HashSet::new();
+        let first =
+            self.links.iter().filter(move |link| runs.insert(link.file.run_id)).map(|link| link.previous);
+        self.links.iter().map(|link| link.head).chain(first.filter(|head| *head != Digest::START))
+    }
+
+    /// The file anew, without the oldest of the lines that stand in front of all of their run whose files are
+    /// there; of these the newest `kept` stay. What is left proves itself as before. `None`: the lines that may
+    /// go are fewer than twice `kept`, or something is wrong with the chain.
+    pub fn shortened(&self, kept: usize, mut gone: impl FnMut(&ChainedFile) -> bool) -> Option<String> {
+        let mut begun = HashSet::new();
+        let mut may_go = |link: &Link| {
+            let may_go = !begun.contains(&link.file.run_id) && gone(&link.file);
+            if !may_go {
+                begun.insert(link.file.run_id);
+            }
+            may_go
+        };
+        let may_go: Vec<bool> = self.links.iter().map(&mut may_go).collect();
+        let count = may_go.iter().filter(|may_go| **may_go).count();
+        if count < 2 * kept || !self.faults.is_empty() {
+            return None;
+        }
+        let mut left = count - kept;
         let mut text = String::new();
-        for link in &self.links {
-            if kept.contains_key(&link.file.run_id) || !gone(&link.file) {
-                kept.insert(link.file.run_id, ());
+        for (link, may_go) in self.links.iter().zip(may_go) {
+            if may_go && left > 0 {
+                left -= 1;
+            } else {
                 text.push_str(&link.line());
             }
         }
-        text
+        Some(text)
     }
 }
 
@@ -241,6 +267,7 @@ pub struct ChainWriter {
     end: u64,
     run_id: [u8; 16],
     head: Digest,
+    lines: usize,
 }
 
 impl ChainWriter {
@@ -248,14 +275,32 @@ impl ChainWriter {
     /// removed; what else is wrong with the chain stays for who verifies it.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; or the chain is too long to go on with.
     pub fn open(file: File, run_id: [u8; 16]) -> io::Result<ChainWriter> {
         let chain = Chain::read_file(&file)?;
+        if chain.faults.contains(&ChainFault::TooLong) || chain.links.len() >= LINES_MAX {
+            return Err(io::Error::other(ChainFault::TooLong));
+        }
         if chain.faults.iter().any(|fault| matches!(fault, ChainFault::Cut(_))) {
             file.set_len(chain.whole_bytes)?;
         }
         let end = file.metadata()?.len();
-        Ok(ChainWriter { head: chain.head(&run_id), file, end, run_id })
+        Ok(ChainWriter { head: chain.head(&run_id), lines: chain.links.len(), file, end, run_id })
+    }
+
+    /// Lines that it has.
+    pub fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// The chain as it stands in the file, read anew.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_again(&self) -> io::Result<Chain> {
+        let mut bytes = vec![0; self.end as usize];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        Ok(Chain::read(&bytes))
     }
 
     /// Head of the run's last line, to be kept elsewhere.
@@ -266,9 +311,12 @@ impl ChainWriter {
     /// Appends the line of a file that has its name, and returns the new head, once that is on the disk.
     ///
     /// # Errors
-    /// The system's: then there is no new line, or one that is cut.
+    /// The system's: then there is no new line, or one that is cut; or the chain has as many lines as are read.
     pub fn append(&mut self, file: ChainedFile) -> io::Result<Digest> {
         debug_assert_eq!(file.run_id, self.run_id);
+        if self.lines >= LINES_MAX {
+            return Err(io::Error::other(ChainFault::TooLong));
+        }
         let link = Link::new(file, self.head);
         let line = link.line();
         let written = self.file.write_all_at(line.as_bytes(), self.end).and_then(|()| self.file.sync_data());
@@ -277,6 +325,7 @@ impl ChainWriter {
             return Err(error);
         }
         self.end += line.len() as u64;
+        self.lines += 1;
         self.head = link.head;
         Ok(self.head)
     }
@@ -428,13 +477,57 @@ mod tests {
     }
 
     #[test]
-    fn only_the_oldest_lines_of_a_run_are_left_out() {
+    fn only_the_oldest_lines_of_a_run_are_left_out_and_the_newest_of_these_stay() {
         let chain = Chain::read(text().as_bytes());
-        let left = Chain::read(chain.without_oldest(|file| [0, 1, 2, 3].contains(&file.packets)).as_bytes());
-        assert_eq!((left.links.len(), left.faults.len()), (2, 0));
-        let left = Chain::read(chain.without_oldest(|file| [0, 4].contains(&file.packets)).as_bytes());
-        assert_eq!((left.links.len(), left.faults.len()), (5, 0), "4 stands behind one that is there");
-        assert_eq!(left.head(&[0; 16]), chain.head(&[0; 16]));
+        let shortened = |kept, gone: &[u64]| {
+            let text = chain.shortened(kept, |file| gone.contains(&file.packets))?;
+            let left = Chain::read(text.as_bytes());
+            assert!(left.faults.is_empty() && left.head(&[0; 16]) == chain.head(&[0; 16]));
+            Some(left.links.iter().map(|link| link.file.packets).collect::<Vec<_>>())
+        };
+        assert_eq!(shortened(0, &[0, 1, 2, 3]), Some(vec![4, 5]));
+        assert_eq!(shortened(1, &[0, 1, 2, 3]), Some(vec![3, 4, 5]));
+        assert_eq!(shortened(2, &[0, 1, 2, 3]), Some(vec![2, 3, 4, 5]));
+        assert_eq!(shortened(3, &[0, 1, 2, 3]), None, "too few to be worth it");
+        assert_eq!(shortened(0, &[0, 4]), Some(vec![1, 2, 3, 4, 5]), "4 stands behind one that is there");
+        // A whole run may go.
+        assert_eq!(shortened(0, &[1, 3, 5]), Some(vec![0, 2, 4]));
+        // What is wrong with a chain stays for who verifies it.
+        let lines: Vec<String> = text().split_inclusive('\n').map(String::from).collect();
+        let broken = Chain::read([&lines[..2], &lines[4..]].concat().concat().as_bytes());
+        assert_eq!((broken.faults.len(), broken.shortened(0, |_| true)), (2, None));
+    }
+
+    #[test]
+    fn a_shortened_chain_knows_the_head_in_front_of_it_and_finds_whatever_is_changed_behind() {
+        let whole = Chain::read(text().as_bytes());
+        let shorter = whole.shortened(0, |file| file.packets < 2).unwrap();
+        let heads: Vec<Digest> = Chain::read(shorter.as_bytes()).heads().collect();
+        assert_eq!(heads.len(), 6);
+        assert!(whole.heads().all(|head| heads.contains(&head)), "of two lines that are gone as well");
+        let lines: Vec<&str> = shorter.split_inclusive('\n').collect();
+        let faults = |order: &[usize]| {
+            let text: String = order.iter().map(|&at| lines[at]).collect();
+            Chain::read(text.as_bytes()).faults
+        };
+        assert_eq!(faults(&[0, 1, 2, 3]), []);
+        assert_eq!(faults(&[2, 1, 0, 3]), [ChainFault::Broken(3)]);
+        let changed = shorter.replacen("\"packets\":4", "\"packets\":5", 1);
+        assert_eq!(Chain::read(changed.as_bytes()).faults, [ChainFault::Changed(3)]);
+        let again = Chain::read(text().as_bytes()).shortened(0, |file| file.packets == 0).unwrap();
+        let lines: Vec<&str> = again.split_inclusive('\n').collect(); // 1 2 3 4 5
+        let taken: String = [lines[0], lines[1], lines[3], lines[4]].concat();
+        assert_eq!(Chain::read(taken.as_bytes()).faults, [ChainFault::Broken(4)]);
+    }
+
+    #[test]
+    fn a_chain_of_as_many_lines_as_are_read_gets_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chain.jsonl");
+        let mut writer = ChainWriter::open(open(&path), [0; 16]).unwrap();
+        writer.lines = LINES_MAX;
+        assert!(writer.append(chained(0, 1)).unwrap_err().to_string().contains("more than"));
+        assert_eq!(path.metadata().unwrap().len(), 0);
     }
 
     #[test]

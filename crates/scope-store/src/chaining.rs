@@ -1,15 +1,16 @@
 //! The chain of a volume as it grows: each file that is whole is hashed, piece by piece between other work, and
-//! gets its line.
+//! gets its line. Lines of files that are long gone are left out.
 
-use crate::chain::{ChainWriter, ChainedFile, Digest, Hashing};
+use crate::chain::{ChainWriter, ChainedFile, Digest, GONE_KEPT, Hashing};
 use crate::closing::Holds;
+use crate::name::FileName;
 use crate::report::News;
 use crate::volume::CHAIN_FILE;
 use scope_folder::Folder;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A file that has just become whole.
@@ -41,12 +42,23 @@ pub struct Chaining {
     now: Option<(Whole, File, Hashing)>,
     /// Of the run whose files came last.
     writer: Option<([u8; 16], ChainWriter)>,
+    /// Lines of deleted files that stay.
+    gone_kept: usize,
+    /// With so many lines it is looked at which may go.
+    look_at: usize,
 }
 
 impl Chaining {
     /// In the volume with this folder.
     pub fn new(folder: Folder) -> Chaining {
-        Chaining { folder, waiting: VecDeque::new(), now: None, writer: None }
+        Chaining {
+            folder,
+            waiting: VecDeque::new(),
+            now: None,
+            writer: None,
+            gone_kept: GONE_KEPT,
+            look_at: 2 * GONE_KEPT,
+        }
     }
 
     /// One more file.
@@ -105,13 +117,100 @@ impl Chaining {
             bytes: whole.bytes,
             hash,
         });
+        let lines = writer.lines();
         self.writer = Some((whole.run_id, writer));
+        if lines >= self.look_at {
+            self.look_at = lines + self.gone_kept;
+            let _as_it_was = self.shorten(); // where the disk refuses it is tried again some lines later
+        }
         appended
     }
+
+    /// Leaves out lines of files that are long gone, if there are many.
+    fn shorten(&mut self) -> io::Result<()> {
+        let Some((_, writer)) = &self.writer else { return Ok(()) };
+        let gone = |file: &ChainedFile| is_gone(&self.folder, Path::new(&file.name));
+        let Some(text) = writer.read_again()?.shortened(self.gone_kept, gone) else { return Ok(()) };
+        let mut draft = self.folder.draft_over(OsStr::new(CHAIN_FILE))?;
+        draft.file().write_all(text.as_bytes())?;
+        draft.file().sync_all()?;
+        draft.replace()?;
+        self.look_at = text.lines().count() + self.gone_kept;
+        self.writer = None; // it has the old file open
+        Ok(())
+    }
+}
+
+/// Whether a file of the store is surely not there any more.
+fn is_gone(folder: &Folder, name: &Path) -> bool {
+    let opened = FileName::read(name).map(|_| open(folder, name));
+    opened.is_some_and(|opened| opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
 }
 
 fn open(folder: &Folder, name: &Path) -> io::Result<File> {
     let day = name.parent().and_then(Path::to_str).unwrap_or_default();
     let file = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     folder.below(OsStr::new(day))?.reading(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::{Chain, ChainFault};
+    use scope_packet::LinkType;
+
+    const RUN: [u8; 16] = [5; 16];
+
+    fn name(number: u32) -> PathBuf {
+        FileName::growing(i64::from(number), &RUN, LinkType::ETHERNET, number).closed().path()
+    }
+
+    /// Makes the file with this number and chains it.
+    fn chain(chaining: &mut Chaining, number: u32) -> Digest {
+        let name = name(number);
+        let at = chaining.folder.path().join(&name);
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::write(at, format!("file {number}")).unwrap();
+        let holds = Holds { span: Some((0, 1)), packets: 1, ..Holds::default() };
+        chaining.add(Whole { name, holds, bytes: 6, cut_off: None, run_id: RUN });
+        loop {
+            if let Some(done) = chaining.step() {
+                return done.map_err(|(_, error)| error).unwrap().1;
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_files_that_are_long_gone_are_left_out_and_the_chain_goes_on() {
+        let root = tempfile::tempdir().unwrap();
+        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap());
+        (chaining.gone_kept, chaining.look_at) = (4, 8);
+        let mut heads = Vec::new();
+        for number in 1..=40 {
+            heads.push(chain(&mut chaining, number));
+            if number > 3 {
+                std::fs::remove_file(root.path().join(self::name(number - 3))).unwrap(); // three stay
+            }
+            let text = std::fs::read(root.path().join(CHAIN_FILE)).unwrap();
+            let chain = Chain::read(&text);
+            let known: Vec<Digest> = chain.heads().collect();
+            assert!(chain.faults.is_empty() && chain.links.len() <= 3 * 4 + 4, "{}", chain.links.len());
+            assert!(heads.iter().rev().take(4 + 3).all(|head| known.contains(head)), "{number}");
+        }
+        let left = Chain::read(&std::fs::read(root.path().join(CHAIN_FILE)).unwrap());
+        assert!(left.links.len() < 20 && left.head(&RUN) == heads[39]);
+        assert!(!root.path().join(".chain.jsonl.part").exists());
+        // What is wrong with it stays.
+        let text = std::fs::read_to_string(root.path().join(CHAIN_FILE)).unwrap();
+        std::fs::write(root.path().join(CHAIN_FILE), text.replacen("\"packets\":1", "\"packets\":2", 1))
+            .unwrap();
+        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap());
+        (chaining.gone_kept, chaining.look_at) = (0, 0);
+        chain(&mut chaining, 41);
+        let chain = Chain::read(&std::fs::read(root.path().join(CHAIN_FILE)).unwrap());
+        assert_eq!(
+            (chain.links.len(), &chain.faults[..]),
+            (left.links.len() + 1, &[ChainFault::Changed(1)][..])
+        );
+    }
 }

@@ -30,6 +30,9 @@ impl Holds {
         self.segments += 1;
         self.packets += u64::from(foot.packets);
         self.block_bytes += u64::from(foot.block_bytes);
+        if foot.packets == 0 {
+            return; // its times are those of what was left out
+        }
         let (min_ns, max_ns) = self.span.unwrap_or((foot.min_ns, foot.max_ns));
         self.span = Some((min_ns.min(foot.min_ns), max_ns.max(foot.max_ns)));
     }

@@ -4,9 +4,11 @@
 //! ```text
 //! deal        segments as the ring's reader hands them out: the emptiest queue gets the next; no volume holds more than its
 //!             share of the allowance; while some volumes fail, the others get all
+//!             where a volume composes segments of its own, each gets many of a lane in a row: what it composes stands for
+//!             numbers that follow each other
 //! next_of     a volume takes the oldest of its queue
-//! done        it is written, and let go
-//! put_back    the volume failed before it was written: another one gets it, or the same one later
+//! done        it is safe, and let go
+//! put_back    the volume failed before it was safe: another one gets it, or the same one later
 //! ```
 //! A volume that stalls keeps what its disk was given; what the others can't hold is recycled by the ring, and
 //! counted as missed with the segment that follows.
@@ -26,12 +28,17 @@ pub struct Job {
     pub kept: Amount,
 }
 
+/// Segments of a lane that one volume gets in a row, where a volume composes.
+const ROW: u32 = 256;
+
 /// Deals segments out among volumes. All of them share one, behind a lock that no worker takes.
 pub struct Dealer {
     reader: SegmentReader,
     queues: Vec<Queue>,
     /// Segments that one volume may have at a time.
     share: usize,
+    /// Where volumes get segments in rows: of each lane, who had the last one, and how many in a row.
+    rows: Option<Vec<(usize, u32)>>,
 }
 
 #[derive(Default)]
@@ -61,16 +68,40 @@ impl Dealer {
     /// For so many `volumes`, of what `reader` takes.
     pub fn new(reader: SegmentReader, volumes: usize) -> Dealer {
         let share = (reader.allowed() as usize / volumes.max(1)).max(1);
-        Dealer { reader, queues: (0..volumes).map(|_| Queue::default()).collect(), share }
+        Dealer { reader, queues: (0..volumes).map(|_| Queue::default()).collect(), share, rows: None }
+    }
+
+    /// From now on a volume gets many segments of a lane in a row.
+    pub fn deal_in_rows(&mut self) {
+        self.rows.get_or_insert_default();
     }
 
     /// Deals out what is there.
     pub fn deal(&mut self) {
+        (0..self.queues.len()).for_each(|volume| self.move_on(volume));
         while let Some(volume) = self.emptiest() {
             let Some(taken) = self.reader.take() else { return };
+            let volume = self.in_row(taken.pinned.lane(), volume);
             let job = Job { pinned: taken.pinned, missed: taken.missed, kept: Amount::default() };
             self.queues[volume].waiting.push_back(job);
         }
+    }
+
+    /// Who gets the next segment of a lane, if that goes in rows: `emptiest` is the volume with the fewest.
+    fn in_row(&mut self, lane: u32, emptiest: usize) -> usize {
+        let works = |queue: &Queue| queue.len() < self.share && queue.works();
+        let Some(rows) = &mut self.rows else { return emptiest };
+        if rows.len() <= lane as usize {
+            rows.resize(lane as usize + 1, (emptiest, 0));
+        }
+        let (last, count) = rows[lane as usize];
+        let others = self.queues.iter().enumerate().filter(|(other, queue)| *other != last && works(queue));
+        let next = match count {
+            ..ROW if works(&self.queues[last]) => last,
+            _ => others.min_by_key(|(_, queue)| queue.len()).map_or(emptiest, |(other, _)| other),
+        };
+        rows[lane as usize] = (next, if next == last { count.saturating_add(1) } else { 1 });
+        next
     }
 
     /// The next segment of a volume.
@@ -81,9 +112,11 @@ impl Dealer {
         Some(job)
     }
 
-    /// Segments that wait for the volume or are in its hands.
-    pub fn queued(&self, volume: usize) -> usize {
-        self.queues[volume].len()
+    /// Whether the volume has nothing, and no other one has anything that it may still be given: of one that
+    /// works all that isn't safe yet.
+    pub fn is_quiet(&self, volume: usize) -> bool {
+        let gives = |queue: &Queue| !queue.waiting.is_empty() || queue.works() && queue.in_hand > 0;
+        self.queues[volume].len() == 0 && !self.queues.iter().any(gives)
     }
 
     /// Segments that one volume may have at a time.
@@ -96,19 +129,17 @@ impl Dealer {
         self.queues[volume].waiting.iter()
     }
 
-    /// The volume needs a segment no more.
+    /// A segment is safe, or given up: the volume needs it no more.
     pub fn done(&mut self, volume: usize, id: SegmentId) {
         let queue = &mut self.queues[volume];
         queue.in_hand = queue.in_hand.saturating_sub(1);
         self.reader.done(id);
     }
 
-    /// The volume couldn't write a segment: it is dealt again, in front of all others; also if it was
-    /// `done` already, and only wasn't safe.
-    pub fn put_back(&mut self, volume: usize, job: Job, done: bool) {
+    /// The volume couldn't make a segment safe: it is dealt again, in front of all others.
+    pub fn put_back(&mut self, volume: usize, job: Job) {
         let queue = &mut self.queues[volume];
-        queue.in_hand = queue.in_hand.saturating_sub(usize::from(!done));
-        self.reader.adopt(&job.pinned);
+        queue.in_hand = queue.in_hand.saturating_sub(1);
         let to = self.emptiest().unwrap_or(volume);
         self.queues[to].waiting.push_front(job);
     }

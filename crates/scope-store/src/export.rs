@@ -280,21 +280,15 @@ impl<'a> Export<'a> {
         if part.packets == 0 {
             return false;
         }
-        let is_pipe = matches!(self.target, Target::Pipe(_));
-        let bytes_max = match self.split {
-            Some(Split::Every(step_ns)) => {
-                let step = |time_ns: i64| time_ns.saturating_sub(begin_ns).div_euclid(step_ns);
-                if step(time_ns) > step(part.last_ns) {
-                    return true;
-                }
-                None
+        if let Some(Split::Every(step_ns)) = self.split {
+            let step = |time_ns: i64| time_ns.saturating_sub(begin_ns).div_euclid(step_ns);
+            if step(time_ns) > step(part.last_ns) {
+                return true;
             }
-            Some(Split::Bytes(bytes_max)) => Some(bytes_max),
-            None => None,
-        };
-        let of_form = (self.format == Format::Hpcap && !is_pipe).then_some(hpcap::FILE_BYTES_MAX);
-        let Some(bytes_max) = bytes_max.into_iter().chain(of_form).min() else { return false };
-        part.bytes() + part.statistics_bytes(self.format) + bytes > bytes_max
+        }
+        let is_pipe = matches!(self.target, Target::Pipe(_));
+        let bytes_max = file_bytes_max(self.format, self.split).filter(|_| !is_pipe);
+        bytes_max.is_some_and(|most| part.bytes() + part.statistics_bytes(self.format) + bytes > most)
     }
 
     fn begin_part(&self, link_type: LinkType, number: u32, from_ns: i64) -> io::Result<Part<'a>> {
@@ -438,12 +432,14 @@ impl<'a> Export<'a> {
             (least, Some(most)) => {
                 let _ = writeln!(text, "incomplete: at least {least} and at most {most} packets are missing");
             }
+            (0, None) => text.push_str("incomplete: nobody knows how many packets are missing\n"),
             (least, None) => {
                 let _ = writeln!(text, "incomplete: at least {least} packets are missing");
             }
         }
         for gap in gaps.iter().take(GAPS_MAX) {
-            let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), reason(gap.reason));
+            let to = if gap.to_ns == i64::MAX { "the end".to_string() } else { iso(gap.to_ns) };
+            let _ = write!(text, "gap: {} to {to} {}", iso(gap.from_ns), reason(gap.reason));
             let _ = match gap.lost_max {
                 Some(most) if most == gap.lost_min => writeln!(text, ", {most} packets"),
                 Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
@@ -546,6 +542,16 @@ impl Part<'_> {
     }
 }
 
+/// Length of a file at most: what was asked for, and what the form allows.
+fn file_bytes_max(format: Format, split: Option<Split>) -> Option<u64> {
+    let asked = match split {
+        Some(Split::Bytes(bytes)) => Some(bytes),
+        Some(Split::Every(_)) | None => None,
+    };
+    let of_form = (format == Format::Hpcap).then_some(hpcap::FILE_BYTES_MAX);
+    asked.into_iter().chain(of_form).min()
+}
+
 /// Packets that gaps lack, at least and at most; `None`: nobody knows.
 pub fn lost(gaps: &[Gap]) -> (u64, Option<u64>) {
     gaps.iter().fold((0, Some(0)), |(least, most), gap| {
@@ -573,4 +579,22 @@ fn pcap_record(out: &mut Vec<u8>, packet: &PacketBlock<'_>) -> Fit {
     out.extend(&packet.bytes()[PACKET_HEAD_BYTES - 8..PACKET_HEAD_BYTES]); // both lengths
     out.extend(packet.data());
     Fit::Whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_records_end_at_2_gib_and_other_forms_where_it_was_asked_for() {
+        let check = |format, split, expected| assert_eq!(file_bytes_max(format, split), expected);
+        let gib = |count: u64| Some(Split::Bytes(count << 30));
+        check(Format::Hpcap, None, Some(2 << 30));
+        check(Format::Hpcap, Some(Split::Every(1)), Some(2 << 30));
+        check(Format::Hpcap, gib(1), Some(1 << 30));
+        check(Format::Hpcap, gib(4), Some(2 << 30));
+        check(Format::Pcapng, gib(4), Some(4 << 30));
+        check(Format::Pcap, None, None);
+        check(Format::Pcapng, Some(Split::Every(1)), None);
+    }
 }

@@ -106,6 +106,7 @@ pub(crate) fn head(ring: &Arc<Ring>, link_type: LinkType, number: u32) -> Head {
     Head {
         run_id: ring.run_id(),
         volume: [0; 16],
+        volumes: Vec::new(),
         number,
         segment_bytes: ring.segment_bytes() as u32,
         link_type,

@@ -23,11 +23,12 @@ use crate::closing::{self, Holds};
 use crate::disk::{self, Act, Begun, Bytes, Disk, FileNumber, Finished, PAGE_BYTES, Pages};
 use crate::head::Head;
 use crate::index::{self, Entry};
+use crate::outgoing::Outgoing;
 use crate::salvage::{self, Proof};
 use crate::slot::{self, Flushed, Put};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, le32};
 use scope_packet::segment::{FOOT_BYTES, SegmentId};
-use scope_ring::{Committed, Pinned};
+use scope_ring::Committed;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -60,7 +61,7 @@ pub enum Given {
     /// It is on its way.
     Taken,
     /// It has no place in this file.
-    Full(Pinned),
+    Full(Outgoing),
 }
 
 /// How far a file is.
@@ -97,6 +98,8 @@ struct Slot {
     kept_closed: bool,
     /// Writes under way.
     writes: u32,
+    /// It was given a composed segment as closed: that says more than its packets.
+    states: bool,
 }
 
 /// A flush under way.
@@ -108,7 +111,7 @@ enum Round {
 
 /// What waits until no write of its slot is under way.
 enum Waiting {
-    Close(usize, Pinned),
+    Close(usize, Outgoing),
     Retire(usize),
     Cut(usize),
 }
@@ -271,11 +274,12 @@ impl FileWriter {
     }
 
     /// Packets that it was given and that aren't kept: of a file that failed, those that must be given to
-    /// another one.
+    /// another one. Of a composed segment also none, where what was left out of it isn't safe.
     pub fn unkept(&self) -> impl Iterator<Item = (SegmentId, Range<u64>)> + '_ {
         self.slots.iter().filter_map(|slot| {
             let stays = !matches!(slot.state, SlotState::Empty);
-            (stays && slot.given > slot.kept).then(|| (slot.id, slot.numbers(slot.given)))
+            let is_new = slot.given > slot.kept || slot.states && !slot.kept_closed;
+            (stays && is_new).then(|| (slot.id, slot.numbers(slot.given)))
         })
     }
 
@@ -307,16 +311,18 @@ impl FileWriter {
     }
 
     /// Takes a sealed segment, of the file's segment size and link type, which becomes its slot as soon as it
-    /// can. A segment without packets leaves nothing.
-    pub fn close(&mut self, disk: &mut dyn Disk, segment: Pinned) -> Given {
+    /// can. A segment that says nothing leaves nothing.
+    pub fn close(&mut self, disk: &mut dyn Disk, segment: impl Into<Outgoing>) -> Given {
+        let segment = segment.into();
         let committed = segment.committed();
-        if committed.packets == 0 {
+        if segment.is_empty() {
             return Given::Taken;
         }
         let Some(index) = self.slot_for(&segment, committed).filter(|&index| !self.is_waiting(index)) else {
             return Given::Full(segment);
         };
         self.slots[index].given = committed.packets;
+        self.slots[index].states = segment.is_composed();
         self.waiting.push(Waiting::Close(index, segment));
         self.go_on(disk);
         Given::Taken
@@ -324,12 +330,16 @@ impl FileWriter {
 
     /// Begins a flush: of these open segments, and of everything that was closed before. Returns the
     /// segments that have no place here. `None`: the last flush is still under way.
-    pub fn flush(&mut self, disk: &mut dyn Disk, segments: Vec<Pinned>) -> Option<Vec<Pinned>> {
+    pub fn flush(
+        &mut self,
+        disk: &mut dyn Disk,
+        segments: Vec<impl Into<Outgoing>>,
+    ) -> Option<Vec<Outgoing>> {
         if self.is_flushing() {
             return None;
         }
         let mut full = Vec::new();
-        for segment in segments {
+        for segment in segments.into_iter().map(Into::into) {
             let committed = segment.committed();
             if committed.packets == 0 {
                 continue;
@@ -347,7 +357,7 @@ impl FileWriter {
         Some(full)
     }
 
-    fn flush_slot(&mut self, disk: &mut dyn Disk, index: usize, segment: &Pinned, committed: Committed) {
+    fn flush_slot(&mut self, disk: &mut dyn Disk, index: usize, segment: &Outgoing, committed: Committed) {
         let Some((_, flushed)) = self.open.get_mut(&segment.id()) else { return };
         if let Some(puts) = flushed.get_or_insert_default().flush(segment, committed) {
             self.slots[index].flushed = committed.packets;
@@ -418,7 +428,7 @@ impl FileWriter {
     }
 
     /// The slot of a segment, the one that it has or a new one. `None`: it has no place.
-    fn slot_for(&mut self, segment: &Pinned, committed: Committed) -> Option<usize> {
+    fn slot_for(&mut self, segment: &Outgoing, committed: Committed) -> Option<usize> {
         let open = self.open.get(&segment.id());
         let flushed =
             open.and_then(|(_, flushed)| flushed.as_ref()).map_or(0, |flushed| flushed.block_bytes());
@@ -441,13 +451,14 @@ impl FileWriter {
                 kept: 0,
                 kept_closed: false,
                 writes: 0,
+                states: false,
             });
             Some(self.slots.len() - 1)
         })
     }
 
     /// Whether the head describes all interfaces that blocks `range` name, and the statistics behind them.
-    fn knows_interfaces(&self, segment: &Pinned, range: Range<u32>) -> bool {
+    fn knows_interfaces(&self, segment: &Outgoing, range: Range<u32>) -> bool {
         if segment.interfaces() <= self.interfaces {
             return true;
         }

@@ -15,8 +15,8 @@
 use crate::closing::Holds;
 use crate::disk::{Disk, Finished};
 use crate::file_writer::{FileWriter, Given, Kept, Stage, file_of};
+use crate::outgoing::Outgoing;
 use scope_packet::segment::SegmentId;
-use scope_ring::Pinned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub enum Event {
 }
 
 /// Begins the next file, for the segment that will be its first one.
-pub type Begin<'a> = dyn FnMut(&mut dyn Disk, &Pinned) -> io::Result<FileWriter> + 'a;
+pub type Begin<'a> = dyn FnMut(&mut dyn Disk, &Outgoing) -> io::Result<FileWriter> + 'a;
 
 /// The files of one link type.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub struct Files {
     events: Vec<Event>,
     /// Segments that the ring has no more, as long as a slot of them is open.
     gone: BTreeSet<SegmentId>,
-    /// No further segment comes.
+    /// All that there are end.
     ending: bool,
     /// Up to where packets of segments that aren't closed are reported as kept.
     kept: BTreeMap<SegmentId, u64>,
@@ -104,12 +104,12 @@ impl Files {
     pub fn close(
         &mut self,
         disk: &mut dyn Disk,
-        segment: Pinned,
+        segment: impl Into<Outgoing>,
         begin: &mut Begin<'_>,
-    ) -> Result<(), (Pinned, io::Error)> {
+    ) -> Result<(), (Outgoing, io::Error)> {
+        let mut segment = segment.into();
         let id = segment.id();
         let open = self.files.iter().rposition(|file| file.writer.has_open(id));
-        let mut segment = segment;
         let newest = self.files.len().checked_sub(1);
         let mut places: Vec<usize> = open.into_iter().chain(newest).collect();
         places.dedup();
@@ -134,13 +134,13 @@ impl Files {
     pub fn flush(
         &mut self,
         disk: &mut dyn Disk,
-        segments: Vec<Pinned>,
+        segments: Vec<impl Into<Outgoing>>,
         begin: &mut Begin<'_>,
     ) -> io::Result<()> {
         if self.is_flushing() {
             return Ok(());
         }
-        let mut segments = segments;
+        let mut segments: Vec<Outgoing> = segments.into_iter().map(Into::into).collect();
         segments.retain(|segment| segment.committed().packets > 0);
         let newest = self.files.len().saturating_sub(1);
         for (index, file) in self.files.iter_mut().enumerate() {
@@ -174,7 +174,7 @@ impl Files {
         self.gather(disk);
     }
 
-    /// Ends all files. Those with open slots end when these are closed or cut.
+    /// Ends all files. Those with open slots end when these are closed or cut. What comes later goes into new ones.
     pub fn end(&mut self, disk: &mut dyn Disk) {
         self.ending = true;
         self.gather(disk);
@@ -200,8 +200,9 @@ impl Files {
         None
     }
 
-    fn begin(&mut self, disk: &mut dyn Disk, first: &Pinned, begin: &mut Begin<'_>) -> io::Result<()> {
+    fn begin(&mut self, disk: &mut dyn Disk, first: &Outgoing, begin: &mut Begin<'_>) -> io::Result<()> {
         let writer = begin(disk, first)?;
+        self.ending = false;
         self.files.push(File { writer, failed: false });
         Ok(())
     }
@@ -235,7 +236,7 @@ impl Files {
         if self.ending && self.files.len() > 1 {
             // What the oldest one waits for is kept by a flush of those behind it.
             for file in &mut self.files {
-                let _ = file.writer.flush(disk, Vec::new());
+                let _ = file.writer.flush(disk, Vec::<Outgoing>::new());
             }
         }
     }

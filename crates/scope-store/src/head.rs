@@ -15,6 +15,7 @@
 use scope_packet::LinkType;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, HEAD, INTERFACE, PADDING, SECTION_HEADER, le32};
 use scope_packet::segment::is_segment_size;
+use std::cmp::Ordering;
 use std::fmt::Write;
 use twox_hash::XxHash3_64;
 
@@ -24,6 +25,8 @@ pub const HEAD_ALIGN: usize = 4096;
 pub const HEAD_BYTES_MAX: usize = 64 << 20;
 /// Longest store filter, bytes of text.
 pub const FILTER_BYTES_MAX: usize = 1 << 20;
+/// Most volumes of a run.
+pub const VOLUMES_MAX: usize = 64;
 
 /// Longer texts of an interface are truncated.
 const TEXT_BYTES_MAX: usize = 255;
@@ -34,6 +37,8 @@ const MAGIC: [u8; 8] = *b"WSHEAD\0\x01";
 /// Of the head block: where the check lies, and where the filter's text begins.
 const CHECK_AT: usize = 72;
 const FIXED_BYTES: usize = 80;
+/// Of a volume's id.
+const VOLUME_BYTES: usize = 16;
 const BYTE_ORDER: u32 = 0x1A2B_3C4D;
 /// How the description of an interface begins that stands in for one of another link type.
 const STANDS_IN: &str = "no packets here: its link type is ";
@@ -45,6 +50,9 @@ pub struct Head {
     pub run_id: [u8; 16],
     /// The volume's; zeros: the file belongs to none (`--ring-out`).
     pub volume: [u8; 16],
+    /// All volumes of the run, this one among them; empty: the file belongs to none, or its head is from before
+    /// heads said so. At most [`VOLUMES_MAX`].
+    pub volumes: Vec<[u8; 16]>,
     /// Number of the file in its run and volume, from 1.
     pub number: u32,
     /// Size of all segments; 0 in a head without a head block, which is one from before there were any.
@@ -108,6 +116,7 @@ impl Head {
     /// The head as it stands in the file, a multiple of [`HEAD_ALIGN`] long.
     pub fn write(&self) -> Vec<u8> {
         assert!(is_segment_size(self.segment_bytes as usize) && self.filter.len() <= FILTER_BYTES_MAX);
+        assert!(self.volumes.len() <= VOLUMES_MAX);
         let mut out = Vec::new();
         pcapng::section_header(&mut out, concat!("wirescope ", env!("CARGO_PKG_VERSION")), &self.comment());
         let several = self.interfaces.len() > 1;
@@ -119,18 +128,24 @@ impl Head {
             pcapng::interface(&mut out, self.link_type, "none", "no packet was received");
         }
         let block_at = out.len();
-        let end = head_end(block_at + FIXED_BYTES + pcapng::padded(self.filter.len()) + 4);
-        let mut body = Vec::with_capacity(FIXED_BYTES + self.filter.len());
+        let behind_filter = FIXED_BYTES + pcapng::padded(self.filter.len());
+        let end = head_end(block_at + behind_filter + self.volumes.len() * VOLUME_BYTES + 4);
+        let mut body = Vec::new();
         body.extend(MAGIC);
         body.extend(self.run_id);
         body.extend(self.volume);
-        for word in [self.number, self.segment_bytes, self.snap, self.link_type.0.into()] {
+        for word in [self.number, self.segment_bytes, self.snap] {
             body.extend(word.to_le_bytes());
+        }
+        for half in [self.link_type.0, self.volumes.len() as u16] {
+            body.extend(half.to_le_bytes());
         }
         body.extend((end as u32).to_le_bytes());
         body.extend((self.filter.len() as u32).to_le_bytes());
         body.extend([0; 8]); // the check
         body.extend(self.filter.as_bytes());
+        body.resize(behind_filter - 8, 0); // without type and length
+        body.extend(self.volumes.as_flattened());
         pcapng::block(&mut out, HEAD, &body);
         let used = out.len();
         out.resize(end, 0);
@@ -151,7 +166,7 @@ impl Head {
         let name = pcapng::beginning(&interface.name, TEXT_BYTES_MAX);
         let shown = !self.filter.is_empty() && self.filter.len() <= FILTER_SHOWN_MAX;
         let filter = if shown { &self.filter } else { "" };
-        pcapng::interface_filtered(out, number, name, &description, filter);
+        pcapng::interface_filtered(out, number, name, &description, (filter, self.snap));
     }
 
     /// One fact a line, for people.
@@ -182,6 +197,7 @@ impl Head {
         let mut head = Head {
             run_id: [0; 16],
             volume: [0; 16],
+            volumes: Vec::new(),
             number: 0,
             segment_bytes: 0,
             link_type: LinkType::ETHERNET,
@@ -226,8 +242,10 @@ impl Head {
         if block.len() < FIXED_BYTES + 4 || block[8..15] != MAGIC[..7] {
             return Err(HeadError::Damaged("its head block isn't one"));
         }
-        if block[15] != MAGIC[7] {
-            return Err(HeadError::Newer(block[15]));
+        match block[15].cmp(&MAGIC[7]) {
+            Ordering::Greater => return Err(HeadError::Newer(block[15])),
+            Ordering::Less => return Err(HeadError::Damaged("its format version is none that ever was")),
+            Ordering::Equal => {}
         }
         self.run_id.copy_from_slice(&block[16..32]);
         self.volume.copy_from_slice(&block[32..48]);
@@ -235,11 +253,18 @@ impl Head {
         self.segment_bytes = le32(block, 52);
         self.snap = le32(block, 56);
         self.link_type = LinkType(le32(block, 60) as u16);
-        let filter =
-            block.get(FIXED_BYTES..block.len() - 4).and_then(|text| text.get(..le32(block, 68) as usize));
+        let (filter_bytes, volumes) = (le32(block, 68) as usize, (le32(block, 60) >> 16) as usize);
+        let behind = &block[FIXED_BYTES..block.len() - 4];
+        let filter = behind.get(..filter_bytes);
         match filter.map(std::str::from_utf8) {
             Some(Ok(filter)) => self.filter = filter.to_string(),
             _ => return Err(HeadError::Damaged("its filter is no text")),
+        }
+        let volumes =
+            behind.get(pcapng::padded(filter_bytes)..).and_then(|ids| ids.get(..volumes * VOLUME_BYTES));
+        match volumes {
+            Some(ids) if ids.len() <= VOLUMES_MAX * VOLUME_BYTES => self.volumes = ids.as_chunks().0.to_vec(),
+            _ => return Err(HeadError::Damaged("its list of volumes is none")),
         }
         if !is_segment_size(self.segment_bytes as usize) {
             return Err(HeadError::Damaged("its segment size is none"));
@@ -342,6 +367,7 @@ mod tests {
         Head {
             run_id: [0xa1; 16],
             volume: [0xb2; 16],
+            volumes: vec![[0xb2; 16], [0xb3; 16]],
             number: 7,
             segment_bytes: 64 << 10,
             link_type: LinkType::ETHERNET,
@@ -361,7 +387,8 @@ mod tests {
             bytes.extend([6, 0, 0, 0, 32, 0, 0, 0]); // what follows is none of the head's
             assert_eq!(Head::read(&bytes), Ok((head, len)));
         }
-        let ring = Head { volume: [0; 16], filter: String::new(), snap: 0, ..head(1) };
+        let ring = Head { volume: [0; 16], volumes: Vec::new(), filter: String::new(), snap: 0, ..head(1) };
+        assert_eq!(Head::read(&ring.write()).unwrap().0, ring);
         assert_eq!(ring.comment(), "ring, run a1a1a1a1, packets of link type ETHERNET");
         assert_eq!(
             head(1).comment(),
@@ -374,7 +401,7 @@ mod tests {
     #[test]
     fn any_length_of_a_head_ends_at_a_whole_page() {
         for bytes in 0..4200 {
-            let head = Head { filter: "x".repeat(bytes), ..head(1) };
+            let head = Head { filter: "x".repeat(bytes), volumes: vec![[7; 16]; bytes % 4], ..head(1) };
             let written = head.write();
             assert!(written.len().is_multiple_of(HEAD_ALIGN));
             assert_eq!(Head::read(&written), Ok((head, written.len())), "{bytes}");
@@ -416,6 +443,8 @@ mod tests {
         let at = bytes.windows(6).position(|part| part == b"WSHEAD").unwrap();
         bytes[at + 7] = 9;
         assert_eq!(Head::read(&bytes), Err(HeadError::Newer(9)));
+        bytes[at + 7] = 0;
+        assert!(matches!(Head::read(&bytes), Err(HeadError::Damaged(_))), "a version before the first one");
         assert_eq!(
             Head::read(b"\xd4\xc3\xb2\xa1 a pcap").unwrap_err().to_string(),
             "no store file: no section header at byte 0"

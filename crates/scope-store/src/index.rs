@@ -70,7 +70,8 @@ impl Totals {
     /// Of these entries.
     pub fn of(entries: &[Entry]) -> Totals {
         let hashes: Vec<u8> = entries.iter().flat_map(|entry| entry.hash.0).collect();
-        let spans = entries.iter().map(|entry| (entry.foot.min_ns, entry.foot.max_ns));
+        let with_packets = entries.iter().map(|entry| &entry.foot).filter(|foot| foot.packets > 0);
+        let spans = with_packets.map(|foot| (foot.min_ns, foot.max_ns));
         Totals {
             segments: entries.len() as u64,
             packets: entries.iter().map(|entry| u64::from(entry.foot.packets)).sum(),
@@ -295,7 +296,7 @@ pub fn read_from_end<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scope_packet::segment::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+    use scope_packet::segment::{LeftOut, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
     use scope_packet::{Drops, KeyEntry, LinkType};
     use scope_ring::Column;
 
@@ -318,6 +319,7 @@ mod tests {
                 max_ns: 6,
                 bytes_before: 99,
                 drops_before: Drops::default(),
+                left_out: LeftOut { packets: number, bytes: 99 },
             },
             hash: Hash([number as u8; 16]),
             summary: Summary::new(Column::new(&key.to_bytes()), segment_bytes),

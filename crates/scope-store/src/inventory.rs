@@ -8,7 +8,7 @@ use crate::recover;
 use crate::report::{Deleted, VolumeState};
 use crate::retain::{Bound, Bounds, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign};
-use scope_spelling::figures::size;
+use scope_spelling::figures::{counted, size};
 use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -92,7 +92,7 @@ impl Inventory {
         let totals = (!name.is_growing()).then(|| read_totals(disk, &path, len)).flatten();
         let first_ns = name.first_ns();
         let (min_ns, max_ns) = totals.and_then(|totals| totals.span_ns).unwrap_or((first_ns, first_ns));
-        self.files.push(Kept { name, min_ns, max_ns, taken, reserve: taken });
+        self.files.push(Kept { name, min_ns, max_ns, taken, reserve: taken, stays: false });
         self.totals.push(totals);
     }
 
@@ -105,7 +105,7 @@ impl Inventory {
     pub fn begun(&mut self, name: FileName, reserve: u64) {
         let first_ns = name.first_ns();
         let taken = if self.reserves { reserve } else { 0 };
-        self.files.push(Kept { name, min_ns: first_ns, max_ns: first_ns, taken, reserve });
+        self.files.push(Kept { name, min_ns: first_ns, max_ns: first_ns, taken, reserve, stays: false });
         self.totals.push(None);
     }
 
@@ -118,7 +118,7 @@ impl Inventory {
         let first_ns = name.first_ns();
         let (min_ns, max_ns) = holds.span.unwrap_or((first_ns, first_ns));
         let totals = read_totals(disk, whole, bytes);
-        self.files.push(Kept { name, min_ns, max_ns, taken: bytes, reserve: bytes });
+        self.files.push(Kept { name, min_ns, max_ns, taken: bytes, reserve: bytes, stays: false });
         self.totals.push(totals);
     }
 
@@ -129,6 +129,13 @@ impl Inventory {
         if let Some(at) = at {
             self.files.remove(at);
             self.totals.remove(at);
+        }
+    }
+
+    /// Whether a file must not go yet: it has no line in the chain.
+    pub fn keep(&mut self, name: &Path, stays: bool) {
+        if let Some(file) = self.files.iter_mut().find(|file| file.name.path() == name) {
+            file.stays = stays;
         }
     }
 
@@ -220,9 +227,9 @@ impl Inventory {
             let words = match lack.held_files {
                 0 => format!("no room: {bound} lacks {}, and no file is left to delete", size(lack.bytes)),
                 files => format!(
-                    "no room: {bound} lacks {}, and holds keep {files} files of {}; remove a hold, or raise the \
-                     bound",
+                    "no room: {bound} lacks {}, and holds keep {} of {}; remove a hold, or raise the bound",
                     size(lack.bytes),
+                    counted(files as u64, "file"),
                     size(lack.held_bytes)
                 ),
             };

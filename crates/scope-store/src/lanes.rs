@@ -5,9 +5,10 @@
 //! segment          | 0..100 |        | 150..180 |          numbers 100..150 are in no file
 //! drops before        0                  7                 7 were lost between the begins of these two
 //! ```
+//! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing.
 
 use crate::listing::{Contents, SegmentFacts};
-use scope_packet::segment::SegmentId;
+use scope_packet::segment::Foot;
 use scope_packet::{DropReason, Drops, Gap, GapReason};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Link {
     volume: [u8; 16],
     file: u32,
-    /// Packets were left out by a filter: missing numbers say nothing.
-    filtered: bool,
     first_packet: u64,
-    packets: u32,
+    /// Number of the packet behind all that it has, or that was left out of it.
+    end: u64,
     first_ns: i64,
     min_ns: i64,
     max_ns: i64,
@@ -29,7 +29,8 @@ struct Link {
 /// The lanes of a store's runs.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    links: BTreeMap<SegmentId, Link>,
+    /// By run, lane, and number of the first packet.
+    links: BTreeMap<([u8; 16], u32, u64), Link>,
     /// Files that are there, by run, volume and number.
     files: BTreeSet<([u8; 16], [u8; 16], u32)>,
 }
@@ -42,16 +43,15 @@ impl Lanes {
             let link = Link {
                 volume: contents.volume,
                 file: contents.number,
-                filtered: !contents.filter.is_empty(),
                 first_packet: foot.first_packet,
-                packets: foot.packets,
+                end: foot.end(),
                 first_ns: foot.first_ns,
                 min_ns: foot.min_ns,
                 max_ns: foot.max_ns,
                 drops: foot.drops_before,
             };
-            let known = self.links.entry(foot.id()).or_insert(link);
-            if known.packets < link.packets {
+            let known = self.links.entry(place(foot)).or_insert(link);
+            if known.end < link.end {
                 *known = link;
             }
         }
@@ -60,25 +60,24 @@ impl Lanes {
     /// What is missing between the segments that are there, lane after lane, with the run.
     pub fn gaps(&self) -> Vec<([u8; 16], Gap)> {
         let mut gaps = Vec::new();
-        let mut before: Option<(&SegmentId, &Link)> = None;
-        for (id, link) in &self.links {
-            match before.filter(|(last, _)| (last.run, last.lane) == (id.run, id.lane)) {
-                Some((_, last)) => self.between(id.run, last, link, &mut gaps),
-                None if id.sequence == 0 => {
-                    let nothing = Link { drops: Drops::default(), packets: 0, first_packet: 0, ..*link };
-                    self.between(id.run, &nothing, link, &mut gaps);
+        let mut before: Option<([u8; 16], u32, &Link)> = None;
+        for (&(run, lane, first_packet), link) in &self.links {
+            match before.filter(|&(last_run, last_lane, _)| (last_run, last_lane) == (run, lane)) {
+                Some((_, _, last)) => self.between(run, last, link, &mut gaps),
+                None if first_packet == 0 => {
+                    let nothing = Link { drops: Drops::default(), end: 0, ..*link };
+                    self.between(run, &nothing, link, &mut gaps);
                 }
                 None => {} // what came before was deleted, with its counts
             }
-            before = Some((id, link));
+            before = Some((run, lane, link));
         }
         gaps
     }
 
     fn between(&self, run: [u8; 16], last: &Link, next: &Link, gaps: &mut Vec<([u8; 16], Gap)>) {
-        let end = last.first_packet + u64::from(last.packets);
-        let missing = next.first_packet.saturating_sub(end);
-        if missing > 0 && !last.filtered && !next.filtered {
+        let missing = next.first_packet.saturating_sub(last.end);
+        if missing > 0 {
             let (from_ns, to_ns) = (last.max_ns.min(next.min_ns), next.min_ns.max(last.max_ns));
             let is_gone = |number| !self.files.contains(&(run, next.volume, number));
             let deleted = last.volume == next.volume && (last.file..next.file).skip(1).any(is_gone);
@@ -100,12 +99,17 @@ impl Lanes {
     }
 }
 
+/// Where a segment with this foot stands.
+fn place(foot: &Foot) -> ([u8; 16], u32, u64) {
+    (foot.run_id, foot.lane, foot.first_packet)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::checks::Hash;
     use scope_packet::LinkType;
-    use scope_packet::segment::Foot;
+    use scope_packet::segment::LeftOut;
 
     fn segment(sequence: u64, first_packet: u64, packets: u32, kernel: u64) -> SegmentFacts {
         let time_ns = first_packet as i64 * 10;
@@ -126,6 +130,7 @@ mod tests {
             max_ns: time_ns + 9,
             bytes_before: 0,
             drops_before,
+            left_out: LeftOut::default(),
         };
         SegmentFacts { offset: 4096, bytes: 64 << 10, is_open: false, foot, hash: Hash::NONE }
     }
@@ -164,7 +169,13 @@ mod tests {
         let (first, last) = ([segment(0, 0, 100, 0)], [segment(5, 400, 30, 0)]);
         assert_eq!(gaps(&[(1, "", &first), (2, "", &last)])[0].0, GapReason::Disk);
         assert_eq!(gaps(&[(1, "", &first), (3, "", &last)])[0].0, GapReason::Evicted);
-        assert_eq!(gaps(&[(1, "udp", &first), (2, "udp", &last)]), []);
+        let mut filtered = first.clone();
+        filtered[0].foot.left_out.packets = 299;
+        assert_eq!(
+            gaps(&[(1, "udp", &filtered), (2, "udp", &last)])[0].3,
+            1,
+            "what was left out isn't missing"
+        );
         assert_eq!(gaps(&[(3, "", &last)]), [], "what retention took first was counted when it went");
     }
 

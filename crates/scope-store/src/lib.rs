@@ -11,36 +11,47 @@
 //! | [`file_writer`], [`closing`] | a growing file, and how it ends |
 //! | [`files`] | the files of one link type, one behind the other |
 //! | [`salvage`], [`recover`] | what a slot proves after a crash; files of dead runs closed |
+//! | [`volume_writer`], [`dealer`], [`volumes`] | one volume of a run; who writes which segment; what volumes share |
+//! | [`compose`], [`outgoing`] | segments of what a volume keeps of the ring's; a segment on its way to a file |
+//! | `hands`, `account`, `maker`, `mending` | a volume's segments, its figures, its files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
+//! | [`imports`] | which capture files were imported, so that one is recognised |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`stall`] | whether a disk still answers |
 //! | [`disk`] | what the store asks of a file system |
 //!
-//! Absent for now: volumes, search.
+//! Absent for now: search.
 
+mod account;
 pub mod chain;
 pub mod chaining;
 pub mod checks;
 pub mod closing;
+pub mod compose;
 pub mod dealer;
 pub mod disk;
 pub mod export;
 pub mod file;
 pub mod file_writer;
 pub mod files;
+mod hands;
 pub mod head;
 pub mod hold;
 pub mod hpcap;
+pub mod imports;
 pub mod index;
 pub mod inventory;
 pub mod io;
 pub mod lanes;
 pub mod listing;
+mod maker;
+mod mending;
 pub mod name;
+pub mod outgoing;
 pub mod record;
 pub mod recover;
 pub mod report;
@@ -54,6 +65,7 @@ pub mod timeline;
 pub mod verify;
 pub mod volume;
 pub mod volume_writer;
+pub mod volumes;
 
 pub use checks::{Damage, Hash};
 pub use dealer::Dealer;

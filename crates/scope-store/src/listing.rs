@@ -120,9 +120,15 @@ impl Contents {
         self.segments.iter().map(|segment| u64::from(segment.foot.packets)).sum()
     }
 
+    /// Packets of its lanes that the store's filter left out.
+    pub fn left_out(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.foot.left_out.packets).sum()
+    }
+
     /// Smallest and largest time of its packets, ns; `None`: it has none.
     pub fn span_ns(&self) -> Option<(i64, i64)> {
-        let spans = self.segments.iter().map(|segment| (segment.foot.min_ns, segment.foot.max_ns));
+        let with_packets = self.segments.iter().map(|segment| &segment.foot).filter(|foot| foot.packets > 0);
+        let spans = with_packets.map(|foot| (foot.min_ns, foot.max_ns));
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 }
@@ -172,7 +178,7 @@ fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()
             listing.foreign.add(&path);
             continue;
         };
-        let contents = match open_in(&folder, &name) {
+        let mut contents = match open_in(&folder, &name) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue, // it was deleted meanwhile
             Err(error) => Err(error.into()),
             Ok(file) => contents(file, name.is_growing()),
@@ -180,8 +186,11 @@ fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()
         if let Ok(read) = &contents
             && !name.agrees(&read.run_id, read.link_type, read.number)
         {
-            listing.foreign.add(&path);
-            continue;
+            if read.volume == [0; 16] {
+                listing.foreign.add(&path);
+                continue;
+            }
+            contents = Err(StoredError::Misnamed); // its packets may be those that seem to be missing
         }
         let standing = if name.is_growing() { Standing::Left } else { Standing::Closed };
         listing.files.push(Listed { name, bytes: entry.len, standing, contents });
@@ -226,7 +235,7 @@ fn contents(file: File, grows: bool) -> Result<Contents, StoredError> {
             None => unread += u64::from(slot.iter().any(|&byte| byte != 0)),
         }
     }
-    segments.retain(|segment| segment.foot.packets > 0);
+    segments.retain(|segment| segment.foot.packets > 0 || segment.foot.left_out.packets > 0);
     segments.sort_by_key(|segment| segment.offset);
     let index = match stored.state() {
         State::Unclosed(cause) if !grows => Some(cause),

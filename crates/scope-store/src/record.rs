@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0        8         12            16          24       32        40         56
-//!  | number | packets | block bytes | constants | blocks | entries | reserved | own hash |
+//!  | number | packets | block bytes | constants | blocks | entries | left out | own hash |
 //! ```
 //! All hashes are XXH3-64. `blocks` is that of all packet blocks so far, `entries` that of all key entries so
 //! far in the order of their packets: both are carried on from flush to flush, so a flush hashes only what is
@@ -10,7 +10,7 @@
 //! flushes of the segment: a record proves nothing about another one.
 
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::segment::Foot;
+use scope_packet::segment::{Foot, LeftOut};
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
@@ -32,6 +32,8 @@ pub struct Record {
     pub constants: u64,
     /// What is promised.
     pub hashes: Hashes,
+    /// What was left out so far of a segment that the store composed.
+    pub left_out: LeftOut,
 }
 
 /// Hashes of a segment's packets.
@@ -59,6 +61,8 @@ impl Record {
         out[16..24].copy_from_slice(&self.constants.to_le_bytes());
         out[24..32].copy_from_slice(&self.hashes.blocks.to_le_bytes());
         out[32..40].copy_from_slice(&self.hashes.entries.to_le_bytes());
+        out[40..48].copy_from_slice(&self.left_out.packets.to_le_bytes());
+        out[48..56].copy_from_slice(&self.left_out.bytes.to_le_bytes());
         let own = XxHash3_64::oneshot(&out[..OWN_HASH_AT]);
         out[OWN_HASH_AT..].copy_from_slice(&own.to_le_bytes());
         out
@@ -75,6 +79,7 @@ impl Record {
             block_bytes: u32_at(12),
             constants: u64_at(16),
             hashes: Hashes { blocks: u64_at(24), entries: u64_at(32) },
+            left_out: LeftOut { packets: u64_at(40), bytes: u64_at(48) },
         })
     }
 }
@@ -127,7 +132,7 @@ pub fn constants(foot: &Foot) -> u64 {
     };
     let mut fields = [0; Foot::FIELDS_BYTES];
     alike.write(&mut fields);
-    XxHash3_64::oneshot(&fields)
+    XxHash3_64::oneshot(&fields[..Foot::PACKETS_FIELDS_BYTES])
 }
 
 #[cfg(test)]
@@ -140,6 +145,7 @@ mod tests {
         block_bytes: 300,
         constants: 5,
         hashes: Hashes { blocks: 8, entries: 9 },
+        left_out: LeftOut { packets: 10, bytes: 11 },
     };
 
     #[test]

@@ -4,13 +4,15 @@
 //! ```text
 //! files by the end of their span, oldest first, of all runs
 //!   grows            stays; it counts with all that it may grow to
+//!   has no line yet  stays until it is in the chain
 //!   is held          stays
 //!   older than age   goes
 //!   else             goes while budget or free space isn't met; the first one that need not go ends it
 //! ```
 //! Space is accounted before it is taken: a file is begun only where the verdict for its whole length lacks
 //! nothing. If nothing that may go makes room for it, nothing goes for it: then storing stops, and what is
-//! there already is still kept within the bounds as far as can be.
+//! there already is still kept within the budget as far as can be. If the free space isn't met even without any
+//! file that may go, others fill the disk, or the bound is a typing error: nothing goes for it.
 //!
 //! A pure decision: no file is looked at here. Some file systems give space back only a while after a file
 //! was removed, or when its last reader has closed it: whoever removes files looks at the room again in
@@ -48,6 +50,8 @@ pub struct Kept {
     pub taken: u64,
     /// What it may take in the end, bytes; only looked at while it grows.
     pub reserve: u64,
+    /// It must not go yet.
+    pub stays: bool,
 }
 
 /// The bounds of a volume, as meant.
@@ -185,36 +189,42 @@ impl Bounds {
 
     /// Decides which files go. `held` says whether a span, both ends included, is held.
     pub fn verdict(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Verdict {
-        let wanted = self.verdict_for(files, state, &held);
-        if wanted.lack.is_none() || state.wanted == 0 {
-            return wanted;
+        let wanted = self.all_that_helps(files, state, &held);
+        let lack = wanted.over.lack(wanted.held_bytes, wanted.held_files);
+        if lack.is_none() {
+            return Verdict { go: wanted.go, lack };
         }
-        // Nothing goes in vain: for what there is already alone.
-        let standing = self.verdict_for(files, &State { wanted: 0, ..*state }, &held);
-        Verdict { go: standing.go, lack: wanted.lack }
+        // Nothing goes in vain: neither for a file that has no room even so, nor for room that only others take.
+        let standing = self.all_that_helps(files, &State { wanted: 0, ..*state }, &held);
+        let room = Room { free: u64::MAX, ..state.room };
+        let go = match standing.over.free {
+            0 => standing.go,
+            _ => self.all_that_helps(files, &State { wanted: 0, room, ..*state }, &held).go,
+        };
+        Verdict { go, lack }
     }
 
-    fn verdict_for(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Verdict {
-        let mut order: Vec<usize> = (0..files.len()).filter(|&at| !files[at].name.is_growing()).collect();
+    fn all_that_helps(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Try {
+        let may_go = |&at: &usize| !files[at].name.is_growing() && !files[at].stays;
+        let mut order: Vec<usize> = (0..files.len()).filter(may_go).collect();
         order.sort_unstable_by_key(|&at| (files[at].max_ns, files[at].min_ns, &files[at].name));
-        let mut over = self.over(files, state);
+        let mut tried = Try { go: Vec::new(), over: self.over(files, state), held_bytes: 0, held_files: 0 };
         let young_ns = self.age_ns.map(|age_ns| state.now_ns.saturating_sub(age_ns));
-        let (mut go, mut held_bytes, mut held_files) = (Vec::new(), 0u64, 0);
         for at in order {
             let file = &files[at];
             let too_old = young_ns.is_some_and(|young_ns| file.max_ns < young_ns);
-            if !too_old && over.is_met() {
+            if !too_old && tried.over.is_met() {
                 break;
             }
             if held(file.min_ns, file.max_ns) {
-                held_bytes = held_bytes.saturating_add(file.taken);
-                held_files += 1;
+                tried.held_bytes = tried.held_bytes.saturating_add(file.taken);
+                tried.held_files += 1;
                 continue;
             }
-            over.give_back(file.taken);
-            go.push(at);
+            tried.over.give_back(file.taken);
+            tried.go.push(at);
         }
-        Verdict { go, lack: over.lack(held_bytes, held_files) }
+        tried
     }
 
     /// By how much the bounds would be exceeded if nothing went.
@@ -229,6 +239,14 @@ impl Bounds {
             free: needed.into_iter().fold(0, u64::saturating_add).saturating_sub(free),
         }
     }
+}
+
+/// What would go, and what that leaves.
+struct Try {
+    go: Vec<usize>,
+    over: Over,
+    held_bytes: u64,
+    held_files: usize,
 }
 
 /// By how many bytes bounds are exceeded.
@@ -273,6 +291,7 @@ mod tests {
             max_ns: max * 1_000_000_000,
             taken: mib * MIB,
             reserve: 0,
+            stays: false,
         }
     }
 
@@ -363,6 +382,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_goes_for_free_space_that_only_others_can_give_back() {
+        let files = [file(1, 0, 1, 10, false), file(2, 2, 3, 10, false)];
+        let free = |mib| Bounds { min_free: Some(SizeOrShare::Bytes(mib * MIB)), ..Bounds::default() };
+        assert_eq!(free(518).verdict(&files, &state(0), nothing_held).go, [0, 1]);
+        let lack = Lack { bound: Bound::Free, bytes: MIB, held_bytes: 0, held_files: 0 };
+        let verdict = free(521).verdict(&files, &State { beside: MIB, ..state(0) }, nothing_held);
+        assert_eq!(verdict, Verdict { go: vec![], lack: Some(lack) });
+        let budget = Bounds { budget: Some(SizeOrShare::Bytes(11 * MIB)), ..free(900) };
+        assert_eq!(budget.verdict(&files, &state(0), nothing_held).go, [0], "a budget is kept all the same");
+    }
+
+    #[test]
     fn shares_are_of_the_file_system_and_files_an_eighth_of_the_space_at_most() {
         let tenth = Bounds { budget: Some(SizeOrShare::Ppm(PPM / 10)), ..Bounds::default() };
         assert_eq!((tenth.budget_bytes(TOTAL), tenth.free_bytes(TOTAL)), (100 * MIB, 0));
@@ -433,8 +464,13 @@ mod tests {
                 .min_by_key(|&at| (files[at].max_ns, files[at].min_ns, files[at].name.clone()));
             match oldest {
                 Some(at) if !met || files[at].max_ns < young => gone.push(at),
-                _ if met || state.wanted == 0 => return gone,
-                _ => return naive(bounds, files, &State { wanted: 0, ..*state }, held),
+                _ if met => return gone,
+                _ if state.wanted > 0 => return naive(bounds, files, &State { wanted: 0, ..*state }, held),
+                _ if free < i128::from(free_min) => {
+                    let room = Room { free: u64::MAX / 4, ..state.room };
+                    return naive(bounds, files, &State { room, ..*state }, held);
+                }
+                _ => return gone,
             }
         }
     }

@@ -142,6 +142,7 @@ fn beginning(slot: &[u8], foot: &Foot, record: &Record) -> Option<Foot> {
     }
     let mut closed =
         Foot { packets: record.packets, block_bytes: record.block_bytes, unordered: false, ..*foot };
+    closed.left_out = record.left_out;
     (closed.min_ns, closed.max_ns) = (i64::MAX, i64::MIN);
     let mut at = 0;
     for index in 0..record.packets {

@@ -213,14 +213,7 @@ impl<'a> StoredSegment<'a> {
 
     /// What its interface statistics blocks say.
     pub fn statistics(&self) -> impl Iterator<Item = Statistics> + use<'a> {
-        let column_at = self.bytes.len() - column_bytes(self.foot.packets as usize);
-        let mut rest = &self.bytes[self.foot.block_bytes as usize..column_at];
-        let blocks = std::iter::from_fn(move || {
-            let block = whole_block(rest)?;
-            rest = &rest[block.len()..];
-            Some(block)
-        });
-        blocks.filter(|block| le32(block, 0) == pcapng::STATISTICS).filter_map(statistics)
+        statistics_in(self.bytes, &self.foot)
     }
 
     /// What lets a search skip it.
@@ -232,6 +225,21 @@ impl<'a> StoredSegment<'a> {
     pub fn entry(&self, offset: u64) -> Entry {
         Entry { offset, foot: self.foot, hash: self.hash, summary: self.summary() }
     }
+}
+
+/// What the interface statistics blocks of a segment with this foot say.
+pub(crate) fn statistics_in<'a>(
+    segment: &'a [u8],
+    foot: &Foot,
+) -> impl Iterator<Item = Statistics> + use<'a> {
+    let column_at = segment.len() - column_bytes(foot.packets as usize);
+    let mut rest = &segment[foot.block_bytes as usize..column_at];
+    let blocks = std::iter::from_fn(move || {
+        let block = whole_block(rest)?;
+        rest = &rest[block.len()..];
+        Some(block)
+    });
+    blocks.filter(|block| le32(block, 0) == pcapng::STATISTICS).filter_map(statistics)
 }
 
 /// The whole block at the start of `bytes`.

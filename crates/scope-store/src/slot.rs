@@ -20,11 +20,12 @@
 
 use crate::checks::{self, FLUSH_AT, Hash};
 use crate::disk::{Bytes, PAGE_BYTES, Pages};
+use crate::outgoing::Outgoing;
 use crate::record::{self, RECORD_BYTES, Record, Running};
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng;
 use scope_packet::segment::{FOOT_BYTES, Foot};
-use scope_ring::{Committed, Pinned};
+use scope_ring::Committed;
 use std::ops::Range;
 
 /// Bytes of the padding block's closing length and of the column block's head, which stand in front of the
@@ -75,7 +76,7 @@ impl Flushed {
     }
 
     /// The next flush of the segment, up to `committed`: what it writes. `None`: nothing is new.
-    pub fn flush(&mut self, segment: &Pinned, committed: Committed) -> Option<Vec<Put>> {
+    pub fn flush(&mut self, segment: &Outgoing, committed: Committed) -> Option<Vec<Put>> {
         if committed.packets == self.packets {
             return None;
         }
@@ -91,6 +92,7 @@ impl Flushed {
             block_bytes: foot.block_bytes,
             constants: record::constants(&foot),
             hashes: self.running.hashes(),
+            left_out: foot.left_out,
         };
         self.records[(self.number % 2) as usize] = Some(record.to_bytes());
         let mut puts = Vec::new();
@@ -128,12 +130,15 @@ impl Flushed {
 }
 
 /// Closes a sealed segment, of which that was flushed: what is left to write, its foot with the checks last.
-/// `None`: it isn't sealed, or has no packet.
-pub fn close(flushed: Option<&Flushed>, segment: &Pinned) -> Option<Closed> {
+/// `None`: it isn't sealed, or says nothing.
+pub fn close(flushed: Option<&Flushed>, segment: &Outgoing) -> Option<Closed> {
     let (body, tail) = segment.whole()?.split_at(segment.segment_bytes() - FOOT_BYTES);
-    let foot = Foot::read(tail).filter(|foot| foot.packets > 0)?;
+    let foot = segment.sealed_foot()?;
     let mut page = Pages::zeroed(1);
     page.as_mut_slice().copy_from_slice(tail);
+    if segment.is_composed() {
+        foot.write(&mut page.as_mut_slice()[..FOOT_BYTES - 4]);
+    }
     let mut range = 0..body.len();
     if let Some(flushed) = flushed {
         flushed.add_records(page.as_mut_slice());
@@ -158,8 +163,8 @@ pub fn empty(segment_bytes: usize) -> Put {
 
 /// A range of the ring's memory, held until it is written; a copy where the segment has as many holds as can
 /// be counted.
-fn lend(segment: &Pinned, range: Range<usize>) -> Bytes {
-    match segment.again() {
+fn lend(segment: &Outgoing, range: Range<usize>) -> Bytes {
+    match segment.hold() {
         Some(pinned) => Bytes::Ring(pinned, range),
         None => {
             let mut pages = Pages::zeroed(range.len() / PAGE_BYTES);
@@ -171,7 +176,7 @@ fn lend(segment: &Pinned, range: Range<usize>) -> Bytes {
 
 /// Pages `range` of the open segment as they would be if it ended here: last blocks, padding, the column's
 /// head, newest entries; each as far as it lies in them.
-fn compose(segment: &Pinned, range: Range<usize>, foot: &Foot) -> Put {
+fn compose(segment: &Outgoing, range: Range<usize>, foot: &Foot) -> Put {
     let mut pages = Pages::zeroed(range.len() / PAGE_BYTES);
     let mut lay = |at: usize, bytes: &[u8]| {
         let (from, to) = (at.max(range.start), (at + bytes.len()).min(range.end));
@@ -199,7 +204,7 @@ fn compose(segment: &Pinned, range: Range<usize>, foot: &Foot) -> Put {
 }
 
 /// Where the entries of the first `packets` packets begin.
-fn entries_from(segment: &Pinned, packets: u32) -> usize {
+fn entries_from(segment: &Outgoing, packets: u32) -> usize {
     segment.segment_bytes() - FOOT_BYTES - packets as usize * KEY_ENTRY_BYTES
 }
 

@@ -37,6 +37,9 @@ pub enum StoredError {
     /// The segment at this offset is another one than the index, or its foot when the file was opened, says.
     #[error("the segment at byte {0} is another one than was noted of it")]
     Other(u64),
+    /// Another run, link type or number wrote it than its name says.
+    #[error("its head is of another file than its name says: it was renamed, or exchanged with another one")]
+    Misnamed,
     /// A packet of the segment at this offset has an interface that the head doesn't describe.
     #[error("the segment at byte {0} has a packet of interface {1}, which the head doesn't describe")]
     Interface(u64, u32),

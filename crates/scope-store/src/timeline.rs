@@ -13,6 +13,7 @@
 
 use crate::checks::Hash;
 use crate::head::HeadInterface;
+use crate::index::IndexError;
 use crate::lanes::Lanes;
 use crate::listing::{self, Listed, Listing, SegmentFacts};
 use crate::name::FileName;
@@ -213,8 +214,9 @@ impl StoreTimeline {
             timeline.stores.push(store);
             let begins: Vec<i64> = listing.files.iter().map(|file| file.name.first_ns()).collect();
             for (at, listed) in listing.files.into_iter().enumerate() {
-                let until_ns = begins[at + 1..].iter().copied().find(|&begin| begin > begins[at]);
-                timeline.add(number, listed, until_ns.unwrap_or(i64::MAX), &mut plan);
+                // What a file that can't be read had lies before the next one's begin.
+                let next_ns = begins[at + 1..].iter().copied().find(|&begin| begin > begins[at]);
+                timeline.add(number, listed, next_ns.map_or(i64::MAX, |next_ns| next_ns - 1), &mut plan);
             }
         }
         timeline.losses.add(plan.lanes.gaps().into_iter().map(|(_, gap)| gap));
@@ -247,7 +249,7 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
-                let (from_ns, to_ns) = (name.first_ns(), until_ns.saturating_sub(1));
+                let (from_ns, to_ns) = (name.first_ns(), until_ns);
                 self.damage(&name, cause.to_string(), None, (from_ns, to_ns));
                 return;
             }
@@ -256,9 +258,13 @@ impl StoreTimeline {
         let whole = contents.span_ns();
         self.heard = self.heard.into_iter().chain(whole).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if let Some(cause) = contents.index {
-            let span_ns = whole.unwrap_or((name.first_ns(), until_ns.saturating_sub(1)));
-            // Slots whose feet hold are read all the same; of the others the lane's numbers say how many.
-            let lost = (contents.unread == 0).then_some(0);
+            let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), until_ns));
+            // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody
+            // knows what a file without an end has lost.
+            let (lost, span_ns) = match cause {
+                IndexError::None => (None, (max_ns, until_ns.max(max_ns))),
+                _ => ((contents.unread == 0).then_some(0), (first_ns, max_ns)),
+            };
             if self.touches(span_ns) {
                 self.damage(&name, cause.to_string(), lost, span_ns);
             }
@@ -277,7 +283,7 @@ impl StoreTimeline {
         let filtered = !contents.filter.is_empty();
         for facts in contents.segments {
             let foot = &facts.foot;
-            if !self.touches((foot.min_ns, foot.max_ns)) {
+            if foot.packets == 0 || !self.touches((foot.min_ns, foot.max_ns)) {
                 continue;
             }
             let first =

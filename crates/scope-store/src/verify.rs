@@ -22,18 +22,20 @@ mod segments;
 mod statement;
 
 pub use folder::{ChainProblem, ChainReport, StoreReport};
-pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Progress, Reason, Verdict};
+pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Partial, Progress, Reason, Verdict};
 
 use crate::chain::Digest;
 use crate::head::{Head, HeadError};
 use crate::stored::{StoredError, StoredFile};
 use input::Input;
-use lanes::Lanes;
+use lanes::{Lanes, NumberGap};
 use rustix::fs::OFlags;
 use scope_fault::Fault;
-use std::fs::{File, OpenOptions};
+use scope_packet::GapReason;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -79,6 +81,8 @@ pub struct Report {
     pub heads_missing: Vec<Digest>,
     /// Segments that stand in more than one place.
     pub twice: u64,
+    /// Runs in the stores that had volumes which weren't given.
+    pub partial: Vec<Partial>,
 }
 
 impl Report {
@@ -110,6 +114,9 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
         meter.expect(path.metadata().map_or(0, |facts| facts.len()));
     }
     for path in paths {
+        if path.metadata().is_ok_and(|facts| !looked.is_new(&facts)) {
+            continue;
+        }
         if path.is_dir() {
             report.stores.push(folder::look(path, threads, meter, &mut looked));
         } else {
@@ -118,6 +125,7 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
         }
     }
     report.twice = looked.lanes.twice;
+    report.partial = looked.partial();
     report.files = looked.finish();
     let heads = || report.stores.iter().filter_map(|store| store.chain.as_ref()).flat_map(|chain| &chain.all);
     report.heads_missing =
@@ -138,14 +146,25 @@ fn open_plain(path: &Path) -> io::Result<File> {
 /// What was looked at so far.
 #[derive(Default)]
 struct Looked {
+    /// Device and number of each file and folder: none is looked at twice, whatever its names are.
+    known: HashSet<(u64, u64)>,
     files: Vec<FileReport>,
-    /// Of each file, whether a filter of the store left packets out, and whether the file belongs to a store.
-    facts: Vec<(bool, bool)>,
+    /// Of each file, whether it belongs to a store.
+    is_of_volume: Vec<bool>,
     lanes: Lanes,
     stores: Vec<Vec<folder::Numbered>>,
+    /// Volumes that were given, with their places in `stores`.
+    given: BTreeMap<[u8; 16], usize>,
+    /// All volumes of each run in the stores, as the heads of its files say.
+    volumes: BTreeMap<[u8; 16], Vec<[u8; 16]>>,
 }
 
 impl Looked {
+    /// Whether a file or folder wasn't looked at before; from now on it was.
+    fn is_new(&mut self, facts: &Metadata) -> bool {
+        self.known.insert((facts.dev(), facts.ino()))
+    }
+
     /// Looks at one file and appends its report. Returns the head of a stored file.
     fn file(
         &mut self,
@@ -161,9 +180,11 @@ impl Looked {
                 None
             }
         };
-        let is_filtered = head.as_ref().is_some_and(|head| !head.filter.is_empty());
         let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
-        self.facts.push((is_filtered, is_of_volume));
+        if let Some(head) = head.as_ref().filter(|head| !head.volumes.is_empty()) {
+            self.volumes.entry(head.run_id).or_insert_with(|| head.volumes.clone());
+        }
+        self.is_of_volume.push(is_of_volume);
         self.files.push(report);
         head
     }
@@ -198,6 +219,9 @@ impl Looked {
             return None; // begun just now
         }
         let program = capture(report, opened, meter);
+        if report.store.is_some() && report.bytes == 0 {
+            report.unread = None; // of the store's own something is gone
+        }
         let is_foreign =
             matches!(cause, StoredError::Head(HeadError::Foreign { .. } | HeadError::Incomplete));
         let is_stored = !is_foreign || segments::is_stored(opened).unwrap_or(false);
@@ -209,18 +233,43 @@ impl Looked {
         None
     }
 
+    /// Why a gap is there that the files around it don't explain, by the run's other volumes.
+    fn not_here(&self, gap: &NumberGap) -> Reason {
+        let volumes = self.volumes.get(&gap.id.run_id).map_or(&[][..], Vec::as_slice);
+        if volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains_key(id)) {
+            return Reason::Elsewhere;
+        }
+        let files = |id: &[u8; 16]| self.stores.get(*self.given.get(id)?);
+        match volumes.iter().filter_map(files).any(|files| folder::has_only_later(gap, files)) {
+            true => Reason::Deleted,
+            false => Reason::Gap(GapReason::Disk),
+        }
+    }
+
+    /// Runs with volumes that weren't given.
+    fn partial(&self) -> Vec<Partial> {
+        let partial = self.volumes.iter().map(|(&run_id, volumes)| {
+            let given = volumes.iter().filter(|id| self.given.contains_key(*id)).count();
+            Partial { run_id, given, volumes: volumes.len() }
+        });
+        partial.filter(|partial| (1..partial.volumes).contains(&partial.given)).collect()
+    }
+
     /// Says of each file what it lacks.
     fn finish(mut self) -> Vec<FileReport> {
-        let (mut losses, gaps) = self.lanes.finish();
+        let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
         for gap in gaps {
-            let (is_filtered, is_of_volume) = self.facts[gap.behind];
+            let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
                 let reason = match is_of_volume || is_in_store {
-                    true => folder::explain(&gap, &self.stores, is_filtered),
-                    false => Reason::Gap(scope_packet::GapReason::Evicted),
+                    true => match folder::explain(&gap, &self.stores) {
+                        Reason::Gap(GapReason::Disk) => self.not_here(&gap),
+                        reason => reason,
+                    },
+                    false => Reason::Gap(GapReason::Evicted),
                 };
                 losses.push((gap.behind, folder::missing_of(&gap, reason)));
             }

@@ -3,7 +3,8 @@
 //! ```text
 //! wirescope.store   {"version":1,"volume":"00112233445566778899aabbccddeeff"}
 //!   bytes 0..2^32       locked by the run that writes the volume, from its opening on
-//!   bytes 2^32..2^33    locked for a moment by whoever changes holds, and by a run that deletes files
+//!   bytes 2^32..2^33    locked for a moment by whoever changes holds or notes what was imported, and by a run
+//!                       that deletes files
 //! ```
 //! A lock belongs to an opening of the mark and dies with its process; none of these bytes need to exist. The
 //! mark is made once and never changes. Who only reads takes no lock.
@@ -15,6 +16,7 @@
 //! what lies below a folder the nearest 65,536 entries are looked at.
 
 use crate::hold::{HOLDS_FILE, Holds};
+use crate::imports::{IMPORTS_FILE, Imported, Imports};
 use crate::name::FileName;
 use scope_fault::Fault;
 use scope_folder::Folder;
@@ -271,11 +273,18 @@ impl Store {
     /// # Errors
     /// It is none: of the setting `store`.
     pub fn look(path: &Path) -> Result<Store, Fault> {
-        let folder = Folder::open(path).map_err(|error| system(path, &error, "can't be opened"))?;
+        Store::of(Folder::open(path).map_err(|error| system(path, &error, "can't be opened"))?)
+    }
+
+    /// The store that an open folder is. No lock is taken.
+    ///
+    /// # Errors
+    /// As [`Store::look`].
+    pub fn of(folder: Folder) -> Result<Store, Fault> {
         match read_mark(&folder)? {
             Some(id) => Ok(Store { folder, id }),
             None => {
-                let fault = fault(path, format!("it is no store: it lacks {MARK}"));
+                let fault = fault(folder.path(), format!("it is no store: it lacks {MARK}"));
                 Err(fault.remedy("name the folder that a run was given as --store"))
             }
         }
@@ -316,9 +325,35 @@ impl Store {
     /// # Errors
     /// Those of `change`; the holds can't be read, understood or written; others took too long.
     pub fn change_holds<T>(&self, change: impl FnOnce(&mut Holds) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.alone(|| {
+            let mut holds = self.holds()?;
+            let changed = change(&mut holds)?;
+            holds.write(&self.folder).map_err(|error| self.unchanged(&error, "its holds"))?;
+            Ok(changed)
+        })
+    }
+
+    /// Notes what was imported. Waits as [`Store::change_holds`] does.
+    ///
+    /// # Errors
+    /// What was noted before can't be read or written; others took too long.
+    pub fn note_imports(&self, new: &[Imported]) -> Result<(), Fault> {
+        self.alone(|| {
+            let mut imports = Imports::read(&self.folder)?;
+            imports.add(new);
+            imports.write(&self.folder).map_err(|error| self.unchanged(&error, IMPORTS_FILE))
+        })
+    }
+
+    fn unchanged(&self, error: &io::Error, what: &str) -> Fault {
+        system(self.folder.path(), error, &format!("can't change {what}"))
+    }
+
+    /// Does what only one process may do at a time.
+    fn alone<T>(&self, act: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         let path = self.folder.path();
-        let refused = |error: io::Error| system(path, &error, "can't change its holds");
-        let mark = self.folder.existing(OsStr::new(MARK), true).map_err(refused)?;
+        let mark = self.folder.existing(OsStr::new(MARK), true);
+        let mark = mark.map_err(|error| self.unchanged(&error, "its holds"))?;
         let mark = mark.ok_or_else(|| fault(path, "its mark was removed meanwhile"))?;
         let until = Instant::now() + HOLDS_WAIT;
         while !try_lock(&mark, HOLDS).map_err(|error| no_locks(path, &error))? {
@@ -329,10 +364,7 @@ impl Store {
             std::thread::sleep(HOLDS_PAUSE);
         }
         let _lock = HoldsLock(&mark);
-        let mut holds = self.holds()?;
-        let changed = change(&mut holds)?;
-        holds.write(&self.folder).map_err(refused)?;
-        Ok(changed)
+        act()
     }
 }
 
@@ -359,8 +391,8 @@ impl Foreign {
 /// its name the head may still disagree ([`FileName::agrees`]).
 pub fn is_foreign(name: &Path) -> bool {
     let own = |text: &str| {
-        [MARK, HOLDS_FILE, CHAIN_FILE].contains(&text)
-            || draft_of(text).is_some_and(|name| [MARK, HOLDS_FILE].contains(&name))
+        let own = [MARK, HOLDS_FILE, CHAIN_FILE, IMPORTS_FILE];
+        own.contains(&text) || draft_of(text).is_some_and(|name| own.contains(&name))
     };
     !name.to_str().is_some_and(own) && FileName::read(name).is_none()
 }
@@ -678,6 +710,7 @@ mod tests {
             CHAIN_FILE,
             ".holds.json.part",
             ".wirescope.store.part",
+            ".chain.jsonl.part",
             own,
             &format!("{own}.part"),
         ] {

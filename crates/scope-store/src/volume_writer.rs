@@ -1,39 +1,39 @@
 //! One volume's writer: takes segments from the dealer, gives them to the files of their link types, flushes
-//! them, makes room, closes what dead runs left, and counts.
+//! them, makes room, and closes what dead runs left.
 //!
 //! ```text
 //! turn   what the disk has finished ─► what became safe is counted
-//!        new segments, as long as the disk has room for them under way
+//!        new segments, as long as the disk has room for them under way; with a filter or a snap length what it keeps
+//!            of them is composed (crate::compose)
 //!        sealed ones are closed in their slots, open ones flushed every so often
 //!        once a second: bounds
 //!        nothing to do: a step of recovery
 //! ```
 //! It is driven by a thread that calls [`VolumeWriter::turn`]. A disk that hangs holds up that thread alone.
 
-use crate::chaining::Chaining;
-use crate::chaining::Whole;
-use crate::dealer::{Dealer, Job};
+use crate::account::Account;
+use crate::chaining::{Chaining, Whole};
+use crate::compose::{Composer, Keeping};
+use crate::dealer::Job;
 use crate::disk::Disk;
-use crate::file::head;
-use crate::file_writer::{FilePlan, FileWriter, Kept};
+use crate::file_writer::Stage;
 use crate::files::{Event, Files};
-use crate::head::Head;
-use crate::inventory::{Inventory, NoRoom};
+use crate::hands::{Behind, Hand, Hands, all_of};
+use crate::inventory::Inventory;
 use crate::io::Way;
-use crate::name::FileName;
-use crate::recover::{Outcome, Recovery};
+use crate::maker::Maker;
+use crate::mending::Mending;
+use crate::outgoing::Outgoing;
 use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
-use crate::stall::{self, Pulse, Stall};
 use crate::volume::Volume;
-use scope_folder::Folder;
+use crate::volumes::Shared;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
-use std::collections::{BTreeMap, VecDeque};
+use scope_spelling::figures::counted;
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Writes under way at most: more are begun when some have finished.
@@ -48,119 +48,6 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// At the end of a run a failing disk is tried again so often.
 const LAST_TRIES: u32 = 3;
-/// News that nobody has read: older ones are forgotten.
-const NEWS_MAX: usize = 1024;
-
-/// What all volumes of a run share.
-pub struct Shared {
-    ring: Arc<Ring>,
-    dealer: Mutex<Dealer>,
-    volumes: Vec<Mutex<Told>>,
-    pulses: Vec<Pulse>,
-    ends: AtomicBool,
-    ended: OnceLock<Instant>,
-}
-
-/// What a volume tells the run, and is told by it.
-#[derive(Default)]
-struct Told {
-    report: VolumeReport,
-    news: VecDeque<News>,
-    bounds: Option<Bounds>,
-    stall: Stall,
-    over: bool,
-}
-
-impl Shared {
-    /// For so many `volumes`.
-    pub fn new(ring: &Arc<Ring>, dealer: Dealer, volumes: usize) -> Arc<Shared> {
-        Arc::new(Shared {
-            ring: ring.clone(),
-            dealer: Mutex::new(dealer),
-            volumes: (0..volumes).map(|_| Mutex::default()).collect(),
-            pulses: (0..volumes).map(|_| Pulse::new()).collect(),
-            ends: AtomicBool::new(false),
-            ended: OnceLock::new(),
-        })
-    }
-
-    /// Where the volumes stand; what is behind is made exact by [`crate::report::share_out_behind`].
-    pub fn reports(&self) -> Vec<VolumeReport> {
-        let report = |(told, pulse): (&Mutex<Told>, &Pulse)| {
-            let told = locked(told);
-            let mut report = told.report.clone();
-            if told.stall.stalls() {
-                (report.state, report.error) = (VolumeState::Stalled, Some(stall::words(pulse.silent())));
-            }
-            report
-        };
-        self.volumes.iter().zip(&self.pulses).map(report).collect()
-    }
-
-    /// Looks which disks have stopped answering, or answer again: the others take over the share of those that
-    /// don't. To be called every second or so.
-    pub fn watch(&self) {
-        for (index, (told, pulse)) in self.volumes.iter().zip(&self.pulses).enumerate() {
-            let mut told = locked(told);
-            let over = told.over;
-            let Some(stalls) = told.stall.look(pulse, over) else { continue };
-            let news = match stalls {
-                true => News::State(VolumeState::Stalled, stall::words(pulse.silent())),
-                false => News::State(told.report.state, "the disk answers again".to_string()),
-            };
-            told.news.push_back(news);
-            drop(told);
-            locked(&self.dealer).set_stalling(index, stalls);
-        }
-    }
-
-    /// Workers that can wait for the store don't any more, where a volume doesn't write: a run that is stopped
-    /// must not wait for its disk.
-    pub fn let_workers_go(&self) {
-        if self.reports().iter().any(|report| report.state != VolumeState::Writing) {
-            locked(&self.dealer).let_workers_go();
-        }
-    }
-
-    /// What the volumes have to tell since the last call: by their places.
-    pub fn take_news(&self) -> Vec<(usize, Vec<News>)> {
-        let news = |(index, told): (usize, &Mutex<Told>)| (index, locked(told).news.drain(..).collect());
-        self.volumes.iter().enumerate().map(news).filter(|(_, news): &(_, Vec<_>)| !news.is_empty()).collect()
-    }
-
-    /// Other bounds for a volume from now on.
-    pub fn set_bounds(&self, volume: usize, bounds: Bounds) {
-        if let Some(told) = self.volumes.get(volume) {
-            locked(told).bounds = Some(bounds);
-        }
-    }
-
-    /// Nothing more is published: the volumes write what there is, and end.
-    pub fn end(&self) {
-        self.ended.get_or_init(Instant::now);
-        self.ends.store(true, Ordering::Release);
-    }
-
-    /// Whether all volumes have ended, but for those whose disk doesn't answer, and that nobody waits for.
-    pub fn is_over(&self) -> bool {
-        let is_over = |(told, pulse): (&Mutex<Told>, &Pulse)| {
-            let told = locked(told);
-            let given_up = |end: &Instant| told.stall.is_given_up(pulse, *end);
-            told.over || self.ended.get().is_some_and(given_up)
-        };
-        self.volumes.iter().zip(&self.pulses).all(is_over)
-    }
-
-    /// What no volume could take at the end, by lane.
-    pub fn rest(&self) -> Vec<(u32, Missed)> {
-        locked(&self.dealer).rest(&self.ring)
-    }
-}
-
-/// What is in there is whole after each statement; a panic of another thread doesn't change that.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What goes into a volume, and how.
 pub struct WriterPlan {
@@ -172,6 +59,8 @@ pub struct WriterPlan {
     pub bounds: Bounds,
     /// Whether files are chained.
     pub chain: bool,
+    /// Keeps less than the ring.
+    pub keeping: Option<Keeping>,
 }
 
 /// What became of a turn.
@@ -185,89 +74,34 @@ pub enum Turn {
     Over,
 }
 
-/// A segment in the volume's hands.
-struct Hand {
-    pinned: Pinned,
-    /// What of it is safe, and counted.
-    kept: Amount,
-    /// It is sealed, and given to a file: all of it.
-    closed: Option<Amount>,
-    /// The file needs its bytes no more; the dealer has it back.
-    released: bool,
-}
-
 /// One volume of a run.
 pub struct VolumeWriter {
     shared: Arc<Shared>,
     index: usize,
     disk: Box<dyn Disk + Send>,
+    /// By link type.
     files: BTreeMap<u16, Files>,
-    hands: BTreeMap<SegmentId, Hand>,
+    /// Of the ring, or composed.
+    hands: Hands,
+    composer: Option<Composer>,
     maker: Maker,
     flush: Duration,
     flushed_at: Instant,
     looked_at: Instant,
     reported_at: Instant,
-    report: VolumeReport,
-    news: VecDeque<News>,
-    missed: Missing,
+    account: Account,
     failing: Option<Failing>,
     tries_at_end: u32,
-    recovery: Option<Recovery>,
-    recovery_disk: Box<dyn Disk + Send>,
-    /// Growing names of files that the disk failed in this run: recovery closes them once it works again.
-    failed: Vec<PathBuf>,
+    /// The run ends, and nothing more has room, or the disk still refuses: only what files were given is closed.
+    winds_up: bool,
+    mending: Mending,
     chaining: Option<Chaining>,
-}
-
-/// What was missed since it was told last.
-#[derive(Default)]
-struct Missing {
-    amount: Amount,
-    span_ns: Option<(i64, i64)>,
 }
 
 /// The disk refuses.
 struct Failing {
     pause: Duration,
     again_at: Instant,
-}
-
-/// Makes files.
-struct Maker {
-    volume: Volume,
-    ring: Arc<Ring>,
-    inventory: Inventory,
-    file_bytes: u64,
-    number: u32,
-    no_room: Option<NoRoom>,
-    /// A file was begun since the disk refused last.
-    fresh: bool,
-    /// When the newest file of each link type was begun.
-    begun: BTreeMap<u16, Instant>,
-}
-
-impl Maker {
-    /// Begins the file whose first segment is `first`.
-    fn begin(&mut self, disk: &mut dyn Disk, first: &Pinned) -> io::Result<FileWriter> {
-        let link_type = self.ring.lane_info(first.lane()).link_type;
-        let committed = first.committed();
-        let first_ns = first.foot(committed).map_or(0, |foot| foot.first_ns);
-        if let Err(no_room) = self.inventory.make_room(disk, &self.volume, self.file_bytes) {
-            let error = io::Error::new(io::ErrorKind::StorageFull, no_room.words.clone());
-            self.no_room = Some(no_room);
-            return Err(error);
-        }
-        self.number += 1;
-        let name = FileName::growing(first_ns, &self.ring.run_id(), link_type, self.number);
-        let head = Head { volume: self.volume.id().0, ..head(&self.ring, link_type, self.number) };
-        let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
-        let writer = FileWriter::create(disk, plan)?;
-        self.inventory.begun(name, writer.reserve_bytes());
-        self.fresh = true;
-        self.begun.insert(link_type.0, Instant::now());
-        Ok(writer)
-    }
 }
 
 impl VolumeWriter {
@@ -285,41 +119,48 @@ impl VolumeWriter {
         plan: WriterPlan,
     ) -> io::Result<VolumeWriter> {
         let mut disk = disk;
-        let chain_folder = Folder::open(volume.folder().path())?;
+        let path = volume.folder().path().to_path_buf();
+        let chain_folder = volume.folder().again()?;
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds, way.reserves)?;
-        let now = Instant::now();
-        let mut news = VecDeque::new();
+        let report = VolumeReport { path: path.clone(), way: way.to_string(), ..VolumeReport::default() };
+        let mut account = Account::new(report);
         let foreign = inventory.foreign();
         if foreign.count > 0 {
             let names: Vec<_> = foreign.names.iter().map(|name| name.display().to_string()).collect();
             let more = if foreign.count > names.len() { " and others" } else { "" };
-            news.push_back(News::Warning(format!(
-                "{} foreign file(s) in the store {}, left alone: {}{more}",
-                foreign.count,
-                volume.folder().path().display(),
+            account.note(News::Warning(format!(
+                "{} in the store {}, left alone: {}{more}",
+                counted(foreign.count as u64, "foreign file"),
+                path.display(),
                 names.join(", ")
             )));
         }
-        let number = inventory.numbers_of(&shared.ring.run_id());
+        let number = inventory.numbers_of(&shared.ring().run_id());
         // Bounds hold at the start, too: with what earlier runs left.
-        let no_room = inventory.make_room(&mut *disk, &volume, 0).err();
-        let report = VolumeReport {
-            path: volume.folder().path().to_path_buf(),
-            way: way.to_string(),
-            ..VolumeReport::default()
-        };
-        let recovery = (!growing.is_empty()).then(|| Recovery::new(growing));
+        if let Err(no_room) = inventory.make_room(&mut *disk, &volume, 0) {
+            account.set_state(no_room.state, no_room.words);
+        }
+        let (filter, snap) = plan.keeping.as_ref().map_or((String::new(), 0), Keeping::stated);
+        let composer = plan.keeping.map(|keeping| Composer::new(shared.ring(), keeping));
+        if composer.is_some() {
+            shared.dealer().deal_in_rows();
+        }
+        let now = Instant::now();
         let mut writer = VolumeWriter {
             shared: shared.clone(),
             index,
             disk,
             files: BTreeMap::new(),
-            hands: BTreeMap::new(),
+            hands: Hands::default(),
+            composer,
             maker: Maker {
                 volume,
-                ring: shared.ring.clone(),
+                volumes: shared.ids().collect(),
+                ring: shared.ring().clone(),
                 inventory,
                 file_bytes: plan.file_bytes,
+                filter,
+                snap,
                 number,
                 no_room: None,
                 fresh: false,
@@ -329,29 +170,26 @@ impl VolumeWriter {
             flushed_at: now,
             looked_at: now,
             reported_at: now,
-            report,
-            news,
-            missed: Missing::default(),
+            account,
             failing: None,
             tries_at_end: 0,
-            recovery,
-            recovery_disk,
-            failed: Vec::new(),
+            winds_up: false,
+            mending: Mending::new(growing, recovery_disk),
             chaining: plan.chain.then(|| Chaining::new(chain_folder)),
         };
-        if let Some(no_room) = no_room {
-            writer.set_state(no_room.state, no_room.words);
-        }
         writer.tell(true);
         Ok(writer)
     }
 
     /// Does what there is to do.
     pub fn turn(&mut self) -> Turn {
-        let ends = self.shared.ends.load(Ordering::Acquire);
+        let ends = self.shared.ends();
         let mut busy = self.finish();
         if busy || self.disk.pending() == 0 {
-            self.shared.pulses[self.index].beat();
+            self.shared.beat(self.index);
+        }
+        if self.winds_up {
+            return self.wind_up();
         }
         let now = Instant::now();
         if let Some(failing) = &mut self.failing {
@@ -360,9 +198,9 @@ impl VolumeWriter {
             }
             if now < failing.again_at {
                 self.take_bounds();
-                self.deal();
+                self.shared.dealer().deal();
                 self.tell(false);
-                return if ends && self.tries_at_end >= LAST_TRIES { self.over() } else { Turn::Idle };
+                return if ends && self.tries_at_end >= LAST_TRIES { self.wind_up() } else { Turn::Idle };
             }
             if ends {
                 self.tries_at_end += 1;
@@ -371,9 +209,10 @@ impl VolumeWriter {
                 self.fail(&error);
                 return Turn::Idle;
             }
-            locked(&self.shared.dealer).set_failing(self.index, false); // it gets its share, to be tried with
+            self.shared.dealer().set_failing(self.index, false); // it gets its share, to be tried with
         }
         busy |= self.take_jobs();
+        busy |= self.compose();
         let tried = self.give(now, ends);
         if let Err(error) = tried {
             self.fail(&error);
@@ -382,22 +221,26 @@ impl VolumeWriter {
             self.looked_at = now;
             self.look();
         }
-        if ends && self.hands.is_empty() && self.has_no_work() {
+        if ends && self.has_no_work() && self.end_composing() && self.hands.is_empty() {
             for files in self.files.values_mut() {
                 files.end(&mut *self.disk);
             }
             self.take_events();
-            let written = self.files.values().all(|files| files.writers().next().is_none());
-            if written && !self.recover() && !self.chain() {
+            if self.has_written() && !self.mend() && !self.chain() {
                 return self.over();
             }
             busy = true;
-        } else if !busy && self.recover() {
+        } else if !busy && self.mend() {
             busy = true;
         }
-        busy |= !ends && self.chain();
+        busy |= self.chain();
         self.tell(false);
         if busy { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// Whether no file grows.
+    fn has_written(&self) -> bool {
+        self.files.values().all(|files| files.writers().next().is_none())
     }
 
     /// Takes what the disk has finished.
@@ -422,17 +265,17 @@ impl VolumeWriter {
 
     /// Takes segments from the dealer, as long as the disk is not too far behind.
     fn take_jobs(&mut self) -> bool {
-        let shared = self.shared.clone();
         let mut any = false;
-        while self.disk.pending() < UNDER_WAY_MAX {
+        while self.disk.pending() < UNDER_WAY_MAX && !self.is_full() {
             let job = {
-                let mut dealer = locked(&shared.dealer);
+                let mut dealer = self.shared.dealer();
                 dealer.deal();
                 dealer.next_of(self.index)
             };
             let Some(job) = job else { break };
             any = true;
             self.take(job);
+            self.compose();
             if let Err(error) = self.close_sealed() {
                 self.fail(&error);
                 break;
@@ -441,48 +284,45 @@ impl VolumeWriter {
         any
     }
 
-    fn deal(&mut self) {
-        locked(&self.shared.dealer).deal();
-    }
-
     fn take(&mut self, job: Job) {
         if job.missed.packets > 0 {
-            self.count_missed(job.pinned.lane(), &job.missed);
+            self.account.count_missed(self.shared.ring(), job.pinned.lane(), &job.missed);
         }
-        let hand = Hand { pinned: job.pinned, kept: job.kept, closed: None, released: false };
-        self.hands.insert(hand.pinned.id(), hand);
+        match &mut self.composer {
+            Some(composer) => composer.take(job.pinned, job.kept),
+            None => self.hands.take(job.pinned, job.kept),
+        }
     }
 
-    fn count_missed(&mut self, lane: u32, missed: &Missed) {
-        let packets = missed.first_packet..missed.first_packet + missed.packets;
-        let lost = self.maker.ring.lost(lane, &[packets], (i64::MIN, i64::MAX));
-        let span = lost.into_iter().filter_map(|lost| lost.span_ns).reduce(wider);
-        let amount = Amount::new(missed.packets, missed.bytes);
-        self.report.missed = self.report.missed.plus(amount);
-        self.missed.amount = self.missed.amount.plus(amount);
-        for known in [&mut self.missed.span_ns, &mut self.report.missed_span_ns] {
-            *known = match (*known, span) {
-                (Some(a), Some(b)) => Some(wider(a, b)),
-                (a, b) => a.or(b),
-            };
+    /// Whether there is no memory to compose in before the disk has written more.
+    fn is_full(&self) -> bool {
+        self.composer.as_ref().is_some_and(Composer::is_full)
+    }
+
+    /// Composes what it can of the segments that it took. Whether anything of the ring is through.
+    fn compose(&mut self) -> bool {
+        let Some(composer) = &mut self.composer else { return false };
+        let through = composer.step(&mut self.hands);
+        self.account.count_filtered(composer.take_filtered());
+        for id in &through {
+            self.shared.dealer().done(self.index, *id);
         }
+        !through.is_empty()
+    }
+
+    /// Nothing more comes: what is composed is sealed. Whether all of it is.
+    fn end_composing(&mut self) -> bool {
+        self.composer.as_mut().is_none_or(|composer| composer.end(&mut self.hands))
     }
 
     /// Gives sealed segments to their files.
     fn close_sealed(&mut self) -> io::Result<()> {
-        for (id, hand) in &mut self.hands {
-            if hand.closed.is_some() || !hand.pinned.committed().sealed {
-                continue;
-            }
-            let Some(again) = hand.pinned.again() else { continue };
-            let files = files_of(&mut self.files, &self.maker.ring, *id);
+        for id in self.hands.sealed() {
+            let Some(again) = self.hands.get(id).and_then(Hand::outgoing) else { continue };
+            let files = self.files.entry(link_of(self.shared.ring(), id)).or_default();
             let maker = &mut self.maker;
-            let closed = files.close(&mut *self.disk, again, &mut |disk, first| maker.begin(disk, first));
-            match closed {
-                Ok(()) => {
-                    let bytes = hand.pinned.bytes_after().unwrap_or(0) - hand.pinned.bytes_before();
-                    hand.closed = Some(Amount::new(u64::from(hand.pinned.committed().packets), bytes));
-                }
+            match files.close(&mut *self.disk, again, &mut |disk, first| maker.begin(disk, first)) {
+                Ok(()) => self.hands.close(id),
                 Err((_, error)) => return Err(error),
             }
         }
@@ -493,20 +333,22 @@ impl VolumeWriter {
     /// Closes what is sealed, and flushes what is open when it is time.
     fn give(&mut self, now: Instant, ends: bool) -> io::Result<()> {
         self.close_sealed()?;
-        if now.duration_since(self.flushed_at) < self.flush && !ends {
+        // What is written and not safe counts against what the store may hold: it must not take all of that.
+        let holds_much =
+            self.composer.is_none() && self.hands.unsafe_yet() * 2 >= self.shared.dealer().share();
+        let due = now.duration_since(self.flushed_at) >= self.flush;
+        if !due && !ends && !holds_much && !self.is_full() {
             return Ok(());
         }
         if self.files.values().any(Files::is_flushing) {
             return Ok(());
         }
         self.flushed_at = now;
-        let mut by_link: BTreeMap<u16, Vec<Pinned>> =
+        let mut by_link: BTreeMap<u16, Vec<Outgoing>> =
             self.files.keys().map(|link| (*link, Vec::new())).collect();
-        for (id, hand) in &self.hands {
-            if hand.closed.is_none()
-                && let Some(again) = hand.pinned.again()
-            {
-                by_link.entry(link_of(&self.maker.ring, *id)).or_default().push(again);
+        for (id, hand) in self.hands.waiting() {
+            if let Some(again) = hand.outgoing() {
+                by_link.entry(link_of(self.shared.ring(), id)).or_default().push(again);
             }
         }
         for (link, segments) in by_link {
@@ -526,8 +368,13 @@ impl VolumeWriter {
         }
         for event in events {
             match event {
-                Event::Written(id) => self.release(id),
-                Event::Kept(kept) => self.count_kept(&kept),
+                Event::Written(id) => self.hands.written(id),
+                Event::Kept(kept) => {
+                    if let Some(new) = self.hands.keep(&kept) {
+                        self.account.count_stored(new);
+                        self.try_has_worked();
+                    }
+                }
                 Event::Whole { name, holds, bytes } => {
                     self.maker.inventory.closed(&mut *self.disk, &name, &holds, Some(bytes));
                     let run_id = self.maker.ring.run_id();
@@ -535,67 +382,43 @@ impl VolumeWriter {
                 }
                 Event::Removed { name } => self.maker.inventory.gone(&name),
                 Event::Failed { name, error, unkept } => {
-                    self.note(News::Warning(format!(
+                    self.account.note(News::Warning(format!(
                         "{}: {error}; the file stays as {}.part, and recovery closes it",
-                        self.report.path.display(),
+                        self.account.report.path.display(),
                         name.display()
                     )));
                     self.fail(&error);
-                    self.failed.push(crate::closing::growing(&name));
+                    self.mending.add(&name);
                     for (id, _) in unkept {
-                        self.give_again(id);
+                        self.put_back(id);
                     }
                 }
             }
         }
-    }
-
-    /// The file needs a segment's bytes no more: the ring may have it back.
-    fn release(&mut self, id: SegmentId) {
-        let Some(hand) = self.hands.get_mut(&id) else { return };
-        if !hand.released {
-            hand.released = true;
-            locked(&self.shared.dealer).done(self.index, id);
-        }
-        self.let_go(id);
-    }
-
-    fn count_kept(&mut self, kept: &Kept) {
-        let Some(hand) = self.hands.get_mut(&kept.id) else { return };
-        let first = hand.pinned.first_packet();
-        let packets = kept.packets.end.saturating_sub(first);
-        if packets > hand.kept.packets {
-            let bytes = match hand.closed {
-                Some(all) if all.packets == packets => all.bytes,
-                _ => hand.kept.bytes + bytes_of(&hand.pinned, hand.kept.packets as u32..packets as u32),
-            };
-            let now = Amount::new(packets, bytes);
-            self.report.stored = self.report.stored.plus(now.less(hand.kept));
-            hand.kept = now;
-            self.try_has_worked();
-        }
-        self.let_go(kept.id);
-    }
-
-    /// Forgets a segment that is written, and safe.
-    fn let_go(&mut self, id: SegmentId) {
-        let done =
-            |hand: &Hand| hand.released && hand.closed.is_some_and(|all| hand.kept.packets >= all.packets);
-        if self.hands.get(&id).is_some_and(done) {
-            self.hands.remove(&id);
+        for id in self.hands.take_gone() {
+            if self.composer.is_none() {
+                self.shared.dealer().done(self.index, id);
+            }
         }
     }
 
-    /// What a failed file was given goes into another one, if the ring still has it.
-    fn give_again(&mut self, id: SegmentId) {
-        let Some(hand) = self.hands.remove(&id) else { return };
-        // The pin of this side is still there: nothing of it was recycled.
+    /// What a failed file was given, or none was, goes into another one, or into another volume; what was composed
+    /// stays with this one.
+    fn put_back(&mut self, id: SegmentId) {
+        if self.composer.is_some() {
+            return self.hands.again(id);
+        }
+        let Some(hand) = self.hands.remove(id) else { return };
         let job = Job { missed: Missed::default(), kept: hand.kept, pinned: hand.pinned };
-        locked(&self.shared.dealer).put_back(self.index, job, hand.released);
+        self.shared.dealer().put_back(self.index, job);
     }
 
     /// The disk refused something: it is tried again later, and the others take over.
     fn fail(&mut self, error: &io::Error) {
+        if self.maker.no_room.is_some() && self.makes_room() {
+            self.maker.no_room = None;
+            return;
+        }
         let (state, words) = match self.maker.no_room.take() {
             Some(no_room) => (no_room.state, no_room.words),
             None => (VolumeState::Failing, error.to_string()),
@@ -607,27 +430,34 @@ impl VolumeWriter {
         };
         self.maker.fresh = false;
         self.failing = Some(Failing { pause, again_at: Instant::now() + pause });
-        self.set_state(state, words);
-        locked(&self.shared.dealer).set_failing(self.index, true);
-        let ids: Vec<SegmentId> = self.hands.keys().copied().collect();
-        for id in ids {
-            let waits = self.hands.get(&id).is_some_and(|hand| hand.closed.is_none());
-            let open = self.files.values().any(|files| files.open_segments().contains(&id));
-            if waits
-                && !open
-                && let Some(hand) = self.hands.remove(&id)
-            {
-                let job = Job { missed: Missed::default(), kept: hand.kept, pinned: hand.pinned };
-                locked(&self.shared.dealer).put_back(self.index, job, hand.released);
-            }
+        self.account.set_state(state, words);
+        self.shared.dealer().set_failing(self.index, true);
+        let open: Vec<SegmentId> = self.files.values().flat_map(Files::open_segments).collect();
+        let ids: Vec<SegmentId> = self.hands.waiting().map(|(id, _)| id).collect();
+        for id in ids.into_iter().filter(|id| !open.contains(id)) {
+            self.put_back(id);
         }
+        for (pinned, kept) in self.composer.as_mut().map(Composer::give_back).unwrap_or_default() {
+            let job = Job { missed: Missed::default(), kept, pinned };
+            self.shared.dealer().put_back(self.index, job);
+        }
+    }
+
+    /// Whether there will be room by what is under way: files that end may go as soon as they have their names, and
+    /// their lines in the chain.
+    fn makes_room(&self) -> bool {
+        let ends = |files: &Files| files.writers().any(|file| matches!(file.stage(), Stage::Ending));
+        self.chaining.as_ref().is_some_and(Chaining::has_work) || self.files.values().any(ends)
     }
 
     /// A file is whole: it is told, with a chain once its hash is known.
     fn note_file(&mut self, whole: Whole) {
         match &mut self.chaining {
-            Some(chaining) => chaining.add(whole),
-            None => self.note(whole.news(None)),
+            Some(chaining) => {
+                self.maker.inventory.keep(&whole.name, true);
+                chaining.add(whole);
+            }
+            None => self.account.note(whole.news(None)),
         }
     }
 
@@ -636,34 +466,27 @@ impl VolumeWriter {
         let Some(chaining) = &mut self.chaining else { return false };
         match chaining.step() {
             Some(Ok((whole, head))) => {
-                self.report.chain = Some(head);
-                self.note(whole.news(Some(head)));
+                self.maker.inventory.keep(&whole.name, false);
+                self.account.report.chain = Some(head);
+                self.account.note(whole.news(Some(head)));
             }
             Some(Err((whole, error))) => {
-                let path = self.report.path.display();
+                self.maker.inventory.keep(&whole.name, false);
+                let path = self.account.report.path.display();
                 let warning = format!("{path}: {} isn't in the chain: {error}", whole.name.display());
-                self.note(News::Warning(warning));
-                self.note(whole.news(None));
+                self.account.note(News::Warning(warning));
+                self.account.note(whole.news(None));
             }
             None => {}
         }
         self.chaining.as_ref().is_some_and(Chaining::has_work)
     }
 
-    fn set_state(&mut self, state: VolumeState, words: String) {
-        let changed = self.report.state != state || self.report.error.as_deref() != Some(&words);
-        (self.report.state, self.report.error) =
-            (state, (state != VolumeState::Writing).then(|| words.clone()));
-        if changed {
-            self.note(News::State(state, words));
-        }
-    }
-
     /// Something is safe. What was under way when the disk refused says nothing, nor does an older file where
     /// there was no room for another one.
     fn try_has_worked(&mut self) {
         let is_try = self.failing.as_ref().is_some_and(|failing| Instant::now() >= failing.again_at);
-        if is_try && (self.report.state == VolumeState::Failing || self.maker.fresh) {
+        if is_try && (self.account.report.state == VolumeState::Failing || self.maker.fresh) {
             self.works();
         }
     }
@@ -677,15 +500,14 @@ impl VolumeWriter {
 
     /// It works again.
     fn works(&mut self) {
-        if self.failing.take().is_some() || self.report.state != VolumeState::Writing {
-            self.set_state(VolumeState::Writing, "writes again".to_string());
-            locked(&self.shared.dealer).set_failing(self.index, false);
+        if self.failing.take().is_some() || self.account.report.state != VolumeState::Writing {
+            self.account.set_state(VolumeState::Writing, "writes again".to_string());
+            self.shared.dealer().set_failing(self.index, false);
         }
     }
 
     fn take_bounds(&mut self) {
-        let bounds = locked(&self.shared.volumes[self.index]).bounds.take();
-        if let Some(bounds) = bounds {
+        if let Some(bounds) = self.shared.take_bounds(self.index) {
             self.maker.inventory.bounds = bounds;
             self.failing = self.failing.take().map(|failing| Failing { again_at: Instant::now(), ..failing });
         }
@@ -698,169 +520,107 @@ impl VolumeWriter {
             Ok(()) => self.keep_bounds(),
             Err(error) => self.fail(&error),
         }
-        self.end_old_files();
-        self.note_deleted();
-        if self.missed.amount.packets > 0 {
-            let Missing { amount, span_ns } = std::mem::take(&mut self.missed);
-            self.note(News::Missed(amount, span_ns));
+        for link in self.maker.take_old() {
+            if let Some(files) = self.files.get_mut(&link) {
+                files.end(&mut *self.disk);
+            }
         }
+        self.note_deleted();
+        self.account.note_missed();
     }
 
     fn keep_bounds(&mut self) {
         // What stopped for lack of room goes on as soon as there is room for a file.
-        let lacks = matches!(self.report.state, VolumeState::Held | VolumeState::Full);
+        let lacks = matches!(self.account.report.state, VolumeState::Held | VolumeState::Full);
         let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
-        match self.maker.inventory.make_room(&mut *self.disk, &self.maker.volume, wanted) {
+        match self.maker.make_room(&mut *self.disk, wanted) {
             Ok(()) if lacks => self.works(),
             Ok(()) => {}
             Err(no_room) if no_room.state == VolumeState::Failing => {}
-            Err(no_room) => self.set_state(no_room.state, no_room.words),
+            Err(_) if self.makes_room() => {}
+            Err(no_room) => self.account.set_state(no_room.state, no_room.words),
         }
-    }
-
-    /// A growing file is never deleted: with a bound on age none grows for longer than a quarter of it.
-    fn end_old_files(&mut self) {
-        let Some(age_ns) = self.maker.inventory.bounds.age_ns else { return };
-        let longest = Duration::from_nanos(age_ns.max(0) as u64 / 4);
-        let now = Instant::now();
-        self.maker.begun.retain(|link, began| {
-            let old = now.duration_since(*began) >= longest;
-            if old && let Some(files) = self.files.get_mut(link) {
-                files.end(&mut *self.disk);
-            }
-            !old
-        });
     }
 
     fn note_deleted(&mut self) {
         for deleted in self.maker.inventory.take_deleted() {
-            self.report.deleted = self.report.deleted.plus(deleted.amount());
-            self.note(News::Deleted(deleted));
+            self.account.report.deleted = self.account.report.deleted.plus(deleted.amount());
+            self.account.note(News::Deleted(deleted));
         }
     }
 
-    /// The work on files that the disk failed in this run, once it works again and has nothing of them any more.
-    fn recovery_of_failed(&mut self) -> Option<Recovery> {
-        if self.failed.is_empty() || self.failing.is_some() {
-            return None;
+    /// A step of what dead runs left, or of what the disk failed; whether there is more.
+    fn mend(&mut self) -> bool {
+        let (works, files) = (self.failing.is_none(), self.files.values());
+        let (more, whole) =
+            self.mending.step(works, &mut *self.disk, files, &mut self.maker, &mut self.account);
+        if let Some(whole) = whole {
+            self.note_file(whole);
         }
-        let grows = |growing: &Path| {
-            let grows = |writer: &FileWriter| crate::closing::growing(writer.name()) == growing;
-            self.files.values().any(|files| files.writers().any(grows))
-        };
-        let (wait, ready): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.failed).into_iter().partition(|growing| grows(growing));
-        self.failed = wait;
-        let standing = self.disk.list().ok()?;
-        let growing: Vec<_> =
-            standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
-        (!growing.is_empty()).then(|| Recovery::new(growing))
+        more
     }
 
-    /// A step of what dead runs left; whether there is more.
-    fn recover(&mut self) -> bool {
-        if self.recovery.is_none() {
-            self.recovery = self.recovery_of_failed();
-        }
-        let Some(recovery) = &mut self.recovery else { return false };
-        if let Some(done) = recovery.step(&mut *self.recovery_disk) {
-            let growing = done.name.clone();
-            let path = self.report.path.display();
-            let name_when_whole = crate::closing::whole(&growing);
-            let mut whole = None;
-            match done.outcome {
-                Outcome::Closed(name) => {
-                    self.maker.inventory.closed(&mut *self.disk, &name, &done.holds, None);
-                    let bytes = self.maker.inventory.bytes_of(&name);
-                    whole = Some(Whole {
-                        name,
-                        holds: done.holds,
-                        bytes,
-                        cut_off: Some(done.cut.packets),
-                        run_id: done.run_id,
-                    });
-                }
-                Outcome::Removed => {
-                    if let Some(whole) = name_when_whole {
-                        self.maker.inventory.gone(&whole);
-                    }
-                }
-                Outcome::Unreadable(error) => self.news.push_back(News::Warning(format!(
-                    "{path}: {}: {error}; the file stays as it is",
-                    growing.display()
-                ))),
-                Outcome::Failed(error) => self.news.push_back(News::Warning(format!(
-                    "{path}: {}: {error}; the next run tries again to close it",
-                    growing.display()
-                ))),
-            }
-            if let Some(whole) = whole {
-                self.note_file(whole);
-            }
-        }
-        let over = self.recovery.as_ref().is_none_or(Recovery::is_over);
-        if over {
-            self.recovery = None;
-        }
-        !over
-    }
-
-    /// Whether the dealer has nothing for this volume.
+    /// Whether nothing is left to be written, here or by those who could hand it on.
     fn has_no_work(&self) -> bool {
-        let mut dealer = locked(&self.shared.dealer);
+        let mut dealer = self.shared.dealer();
         dealer.deal();
-        dealer.queued(self.index) == 0
+        dealer.is_quiet(self.index)
     }
 
     /// What nobody could take: it stands with the last volume to end.
     fn count_rest(&mut self) {
         for (lane, missed) in self.shared.rest() {
-            self.count_missed(lane, &missed);
+            self.account.count_missed(self.shared.ring(), lane, &missed);
         }
     }
 
-    /// What it has, and can't give to another one, is missed.
-    fn miss_the_rest(&mut self) {
-        let is_last = locked(&self.shared.dealer).end(self.index);
-        let hands = std::mem::take(&mut self.hands);
-        let jobs: Vec<Job> = {
-            let mut dealer = locked(&self.shared.dealer);
-            std::iter::from_fn(|| dealer.next_of(self.index)).collect()
-        };
-        let segments = hands
-            .into_values()
-            .map(|hand| (hand.pinned, hand.kept))
-            .chain(jobs.into_iter().map(|job| (job.pinned, job.kept)));
-        for (pinned, kept) in segments.collect::<Vec<_>>() {
-            let bytes = pinned.bytes_after().unwrap_or(0).saturating_sub(pinned.bytes_before());
-            let missed = Missed {
-                first_packet: pinned.first_packet() + kept.packets,
-                packets: u64::from(pinned.committed().packets) - kept.packets,
-                bytes: bytes.saturating_sub(kept.bytes),
-            };
-            if missed.packets > 0 {
-                self.count_missed(pinned.lane(), &missed);
-            }
-            locked(&self.shared.dealer).done(self.index, pinned.id());
+    /// The run ends, and nothing more can be written: what files were given as closed stays, the rest is missed, and the
+    /// files end, as far as the disk still does that.
+    fn wind_up(&mut self) -> Turn {
+        if !std::mem::replace(&mut self.winds_up, true) {
+            self.miss(false);
         }
-        if is_last {
+        for files in self.files.values_mut() {
+            files.end(&mut *self.disk);
+            for id in files.open_segments() {
+                files.cut(&mut *self.disk, id);
+            }
+        }
+        self.take_events();
+        self.tell(false);
+        if self.has_written() && !self.chain() { self.over() } else { Turn::Busy }
+    }
+
+    /// What it has, and can't give to another one, is missed; what files were given as closed only if `all` is.
+    fn miss(&mut self, all: bool) {
+        let (is_last, jobs) = {
+            let mut dealer = self.shared.dealer();
+            let is_last = dealer.end(self.index);
+            (is_last, std::iter::from_fn(|| dealer.next_of(self.index)).collect::<Vec<Job>>())
+        };
+        let jobs = jobs.into_iter().map(|job| (job.pinned, job.kept));
+        let sources = self.composer.as_mut().map(Composer::give_up).unwrap_or_default();
+        let of_ring: Vec<(Pinned, Amount)> = jobs.chain(sources).collect();
+        let hands = self.hands.take_all(all).into_iter().map(|hand| (hand.pinned, hand.kept));
+        let (composed, own): (Vec<_>, Vec<_>) = hands.partition(|_| self.composer.is_some());
+        for (pinned, kept) in &composed {
+            self.account.count_lost(all_of(pinned).less(*kept), pinned);
+        }
+        for (pinned, kept) in of_ring.iter().chain(&own) {
+            self.account.count_lost(all_of(pinned).less(*kept), pinned);
+            self.shared.dealer().done(self.index, pinned.id());
+        }
+        if is_last && all {
             self.count_rest();
         }
     }
 
     fn over(&mut self) -> Turn {
-        self.miss_the_rest(); // another one may have failed just now, and have given it something
+        self.miss(true); // another one may have failed just now, and have given it something
         self.look();
         self.tell(true);
-        locked(&self.shared.volumes[self.index]).over = true;
+        self.shared.set_over(self.index);
         Turn::Over
-    }
-
-    fn note(&mut self, news: News) {
-        if self.news.len() == NEWS_MAX {
-            self.news.pop_front();
-        }
-        self.news.push_back(news);
     }
 
     /// Hands over the report, now and then.
@@ -870,53 +630,23 @@ impl VolumeWriter {
         }
         self.reported_at = Instant::now();
         self.note_deleted();
-        let (mut behind, mut since): (Amount, Option<i64>) = (Amount::default(), None);
-        let mut add = |pinned: &Pinned, kept: Amount| {
-            let published = u64::from(pinned.committed().packets);
-            let bytes = pinned.bytes_after().map_or(0, |after| after - pinned.bytes_before());
-            if published > kept.packets {
-                behind = behind.plus(Amount::new(published, bytes).less(kept));
-                since = pinned
-                    .span()
-                    .map(|(min_ns, ..)| since.map_or(min_ns, |known| known.min(min_ns)))
-                    .or(since);
-            }
-        };
-        for hand in self.hands.values() {
-            add(&hand.pinned, hand.kept);
+        let mut behind = Behind::default();
+        self.hands.add_behind(&mut behind);
+        self.composer.iter().for_each(|composer| composer.add_behind(&mut behind));
+        for job in self.shared.dealer().waiting(self.index) {
+            behind.add(&job.pinned, job.kept);
         }
-        for job in locked(&self.shared.dealer).waiting(self.index) {
-            add(&job.pinned, job.kept);
-        }
-        (self.report.behind, self.report.behind_since_ns) = (behind, since);
+        let report = &mut self.account.report;
+        (report.behind, report.behind_since_ns) = (behind.amount, behind.since_ns);
         let inventory = &self.maker.inventory;
-        (self.report.used, self.report.files) = (inventory.used(), inventory.files());
+        (report.used, report.files) = (inventory.used(), inventory.files());
         let span = inventory.span_ns();
-        (self.report.oldest_ns, self.report.newest_ns) = (span.map(|span| span.0), span.map(|span| span.1));
-        self.report.budget = inventory.budget_bytes();
-        let mut told = locked(&self.shared.volumes[self.index]);
-        told.report = self.report.clone();
-        let keep = NEWS_MAX.saturating_sub(self.news.len());
-        while told.news.len() > keep {
-            told.news.pop_front();
-        }
-        told.news.extend(self.news.drain(..));
+        (report.oldest_ns, report.newest_ns) = (span.map(|span| span.0), span.map(|span| span.1));
+        report.budget = inventory.budget_bytes();
+        self.account.tell(&self.shared, self.index);
     }
 }
 
 fn link_of(ring: &Ring, id: SegmentId) -> u16 {
     ring.lane_info(id.lane).link_type.0
-}
-
-fn files_of<'a>(files: &'a mut BTreeMap<u16, Files>, ring: &Ring, id: SegmentId) -> &'a mut Files {
-    files.entry(link_of(ring, id)).or_default()
-}
-
-/// Captured bytes of packets `range` of a segment.
-fn bytes_of(pinned: &Pinned, range: std::ops::Range<u32>) -> u64 {
-    pinned.indexed(range.start, range.end).map(|(_, block)| block.data().len() as u64).sum()
-}
-
-fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
-    (a.0.min(b.0), a.1.max(b.1))
 }

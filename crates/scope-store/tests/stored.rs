@@ -1,17 +1,17 @@
 //! Stored files are read as they were written, each byte of one changed in turn, and files from before there
 //! were checks.
 
+mod small_ring;
+
 use scope_folder::Folder;
 use scope_packet::pcapng::{self, PacketHead};
-use scope_packet::{Headers, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{Ring, RingConfig};
+use scope_packet::{Headers, KeyEntry, LinkType};
 use scope_store::{Damage, Hash, SegmentFault, State, StoredError, StoredFile, StoredSegment, checks, index};
+use small_ring::{SEGMENT_BYTES, eth0, small_ring};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-const SEGMENT_BYTES: usize = 64 << 10;
 
 /// Time and bytes of a packet.
 type Packet = (i64, Vec<u8>);
@@ -27,24 +27,9 @@ fn packet(number: u64) -> Packet {
 
 /// A ring file with so many segments of packets.
 fn ring_file(folder: &Path, segments: u64) -> (PathBuf, Vec<Packet>) {
-    let config = RingConfig {
-        ring_bytes: 16 * SEGMENT_BYTES as u64,
-        segment_bytes: Some(SEGMENT_BYTES as u64),
-        workers: 1,
-        lanes: 1,
-        run_id: [0xc3; 16],
-    };
-    let ring = Ring::create(&config).unwrap();
-    let interface = scope_packet::Interface {
-        name: "eth0".into(),
-        link_type: LinkType::ETHERNET,
-        snap_len: 0,
-        timestamps: TimestampSource::Generator,
-        description: String::new(),
-        part: 0,
-    };
+    let ring = small_ring(16, [0xc3; 16]);
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
-    let number = ring.register(0, &interface).unwrap();
+    let number = ring.register(0, &eth0()).unwrap();
     let interface = writer.add_interface(number);
     let mut packets = Vec::new();
     for _ in 0..segments {

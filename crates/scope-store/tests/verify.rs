@@ -1,24 +1,25 @@
 //! Stores that are looked at: whole ones, and ones in which a byte, a line or a file is not what it was.
 
+mod small_ring;
+
 use scope_folder::Folder;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::Foot;
-use scope_packet::{DropReason, Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{Ring, RingConfig};
+use scope_packet::segment::{Foot, LeftOut};
+use scope_packet::{DropReason, Headers, KeyEntry, LinkType};
 use scope_store::chain::{ChainWriter, ChainedFile, Digest, hash_of};
 use scope_store::checks::{CHECKS_AT, FLUSH_AT, FLUSH_BYTES, PAGE_BYTES};
 use scope_store::head::{Head, HeadInterface};
 use scope_store::name::FileName;
 use scope_store::record::{self, Record, Running};
-use scope_store::verify::{self, ChainProblem, Form, Meter, Progress, Report, Verdict};
+use scope_store::verify::{self, ChainProblem, Form, Meter, Partial, Progress, Report, Verdict};
 use scope_store::volume::{CHAIN_FILE, Place, Store, Volume, VolumeId};
 use scope_store::{StoredFile, index};
+use small_ring::{SEGMENT_BYTES, eth0, small_ring};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const SEGMENT_BYTES: usize = 64 << 10;
 const RUN: [u8; 16] = [0xc3; 16];
 const VOLUME: VolumeId = VolumeId([7; 16]);
 /// Packets of a segment.
@@ -27,24 +28,9 @@ const BEGIN_NS: i64 = 1_763_700_000_000_000_000;
 
 /// Segments of one lane, as a run writes them; in front of segment `n` the kernel drops `drops[n]` packets.
 fn segments(folder: &Path, drops: &[u64]) -> (PathBuf, Vec<Vec<u8>>) {
-    let config = RingConfig {
-        ring_bytes: 32 * SEGMENT_BYTES as u64,
-        segment_bytes: Some(SEGMENT_BYTES as u64),
-        workers: 1,
-        lanes: 1,
-        run_id: RUN,
-    };
-    let ring = Ring::create(&config).unwrap();
-    let interface = Interface {
-        name: "eth0".into(),
-        link_type: LinkType::ETHERNET,
-        snap_len: 0,
-        timestamps: TimestampSource::Generator,
-        description: String::new(),
-        part: 0,
-    };
+    let ring = small_ring(32, RUN);
     let mut writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
-    let number = ring.register(0, &interface).unwrap();
+    let number = ring.register(0, &eth0()).unwrap();
     let interface = writer.add_interface(number);
     for (segment, &drops) in (0..).zip(drops) {
         writer.count_dropped(interface, DropReason::Kernel, drops);
@@ -79,16 +65,24 @@ fn segments(folder: &Path, drops: &[u64]) -> (PathBuf, Vec<Vec<u8>>) {
 /// A store with files of these segments.
 struct Made {
     root: tempfile::TempDir,
+    volume: VolumeId,
+    /// All volumes of the run.
+    volumes: Vec<[u8; 16]>,
     files: Vec<PathBuf>,
 }
 
 impl Made {
     fn new(files: &[&[u64]], drops: &[u64]) -> Made {
+        Made::of_run(&[VOLUME], VOLUME, files, drops)
+    }
+
+    fn of_run(volumes: &[VolumeId], volume: VolumeId, files: &[&[u64]], drops: &[u64]) -> Made {
         let root = tempfile::tempdir().unwrap();
         let (_, segments) = segments(root.path(), drops);
         let made = root.path().join("store");
-        drop(Volume::open(&Place::find(&made).unwrap(), VOLUME, None).unwrap());
-        let mut made = Made { root, files: Vec::new() };
+        drop(Volume::open(&Place::find(&made).unwrap(), volume, None).unwrap());
+        let volumes = volumes.iter().map(|id| id.0).collect();
+        let mut made = Made { root, volume, volumes, files: Vec::new() };
         for (number, of_file) in (1..).zip(files) {
             made.add(number, &of_file.iter().map(|&at| &segments[at as usize][..]).collect::<Vec<_>>());
         }
@@ -104,7 +98,8 @@ impl Made {
             HeadInterface { name: "eth0".into(), description: "".into(), link_type: LinkType::ETHERNET };
         let head = Head {
             run_id: RUN,
-            volume: VOLUME.0,
+            volume: self.volume.0,
+            volumes: self.volumes.clone(),
             number,
             segment_bytes: SEGMENT_BYTES as u32,
             link_type: LinkType::ETHERNET,
@@ -178,10 +173,18 @@ fn a_store_that_lacks_nothing_is_whole_and_read_once() {
     assert_eq!(facts, [(Form::Store, 40, true), (Form::Store, 40, true), (Form::Store, 20, true)]);
     assert_eq!(report.stores[0].foreign.names, [PathBuf::from("notes.txt")]);
     assert!(meter.bytes() <= meter.expected() && meter.expected() > 5 * SEGMENT_BYTES as u64);
-    // The same file by itself, and one that is given twice.
-    let paths = [made.files[1].as_path(), made.files[1].as_path()];
-    let report = verify::look(&paths, 2, &[], &Meter::default());
+    // The same file by itself, and a copy of it.
+    let copy = made.store().with_file_name("copy");
+    fs::copy(&made.files[1], &copy).unwrap();
+    let report = verify::look(&[&made.files[1], &copy], 2, &[], &Meter::default());
     assert_eq!((report.verdict(), report.twice, missing(&report)), (Verdict::Whole, 2, vec![]), "{report:?}");
+    // What is given twice, under whatever name, is looked at once.
+    let link = made.store().with_file_name("link");
+    std::os::unix::fs::symlink(made.store(), &link).unwrap();
+    let paths = [made.store(), link, made.files[1].clone(), made.store()];
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let report = verify::look(&paths, 2, &[], &Meter::default());
+    assert_eq!((report.stores.len(), report.files.len(), report.twice), (1, 3, 0), "{report:?}");
 }
 
 #[test]
@@ -226,6 +229,25 @@ fn a_stored_file_cut_anywhere_is_found() {
     }
     fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
     assert!(look(&path).verdict() >= Verdict::Damaged);
+    // Nobody knows how much stood behind the place where it ends now.
+    fs::write(&path, &bytes[..4096 + SEGMENT_BYTES]).unwrap();
+    let rows = look(&path).files[0].missing.clone();
+    let row = &rows[0];
+    assert_eq!(
+        (rows.len(), row.reason.name(), row.to_ns, row.lost_max),
+        (1, "unreadable", None, None),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn files_of_another_volume_are_no_damage_and_are_counted() {
+    let made = Made::new(&[&[0], &[1]], &[0; 2]);
+    fs::remove_file(made.store().join("wirescope.store")).unwrap();
+    let new = VolumeId([77; 16]);
+    drop(Volume::open(&Place::find(&made.store()).unwrap(), new, None).unwrap());
+    let report = made.look();
+    assert_eq!((report.verdict(), report.stores[0].of_other_volumes), (Verdict::Whole, 2), "{report:?}");
 }
 
 #[test]
@@ -237,6 +259,26 @@ fn losses_have_the_reason_that_the_feet_state_and_gaps_are_the_disk_s() {
     let gap = report.files[1].missing.last().unwrap();
     assert_eq!((gap.from_ns, gap.to_ns), (BEGIN_NS + 59_000, Some(BEGIN_NS + 80_000)));
     assert_eq!(gap.of, "run c3c3c3c3 lane 0");
+}
+
+#[test]
+fn what_one_volume_of_several_lacks_may_be_in_the_others_unless_they_are_given() {
+    let ids = [VOLUME, VolumeId([8; 16])];
+    let one = Made::of_run(&ids, ids[0], &[&[0, 2], &[4]], &[0; 5]);
+    let report = one.look();
+    assert_eq!((report.verdict(), missing(&report)), (Verdict::Whole, vec![("elsewhere", 0, false); 2]));
+    assert!(report.files.iter().flat_map(|file| &file.missing).all(|row| row.lost_max == Some(PACKETS)));
+    assert_eq!(report.partial, [Partial { run_id: RUN, given: 1, volumes: 2 }]);
+    let alone = look(&one.files[0]);
+    assert_eq!((missing(&alone), alone.partial.len()), (vec![("elsewhere", 0, false)], 0));
+    for (files, expected) in [(&[1, 3][..], vec![]), (&[1], vec![("disk", PACKETS, true)])] {
+        let other = Made::of_run(&ids, ids[1], &[files], &[0; 5]);
+        let report = verify::look(&[&one.store(), &other.store()], 2, &[], &Meter::default());
+        assert_eq!((missing(&report), report.partial.len()), (expected, 0), "{report:?}");
+    }
+    // Heads of old files don't say how many volumes there were.
+    let old = Made::of_run(&[], VOLUME, &[&[0, 2]], &[0; 5]).look();
+    assert_eq!((missing(&old), old.partial.len()), (vec![("disk", PACKETS, true)], 0));
 }
 
 #[test]
@@ -290,6 +332,7 @@ fn a_file_that_grows_is_checked_as_far_as_it_is_closed_and_one_that_was_left_is_
         block_bytes: block_bytes as u32,
         constants: record::constants(&foot),
         hashes: running.hashes(),
+        left_out: LeftOut::default(),
     };
     slot[entries_end..][FLUSH_AT[0]..][..FLUSH_BYTES].copy_from_slice(&record.to_bytes());
     slot[entries_end + CHECKS_AT..SEGMENT_BYTES - 4].fill(0);

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use scope_packet::segment::{self, Foot};
+use scope_packet::segment::{self, Foot, LeftOut};
 use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pcapng};
 use scope_ring::KeyTest;
 use scope_store::head::{self, Head, HeadInterface};
@@ -216,6 +216,7 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
         max_ns: samples[0].time_ns as i64 + 0x4142_4344,
         bytes_before: 0x5152_5354_5556_5758,
         drops_before,
+        left_out: LeftOut { packets: 0x6162_6364_6566_6768, bytes: 0x7172_7374_7576_7778 },
     }
 }
 
@@ -253,6 +254,8 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
         put(&mut drops, number(&row[0]) * 8, foot.drops_before.get(reason), 8);
     }
     set("drops_before", &drops);
+    set("left_out_packets", &foot.left_out.packets.to_le_bytes());
+    set("left_out_bytes", &foot.left_out.bytes.to_le_bytes());
     out
 }
 
@@ -290,7 +293,7 @@ const VOLUME: [u8; 16] = [0x66; 16];
 const FILTER: &str = "udp port 53";
 
 /// Section header and two interfaces, by section 7 of the page.
-fn reference_interfaces(comment: &str, filter: &str) -> Vec<u8> {
+fn reference_interfaces(comment: &str, filter: &str, snap: u8) -> Vec<u8> {
     let option = |code: u8, value: &[u8]| {
         let mut out = vec![code, 0, value.len() as u8, 0];
         out.extend(value);
@@ -311,7 +314,7 @@ fn reference_interfaces(comment: &str, filter: &str) -> Vec<u8> {
     body.extend([option(4, program.as_bytes()), vec![0; 4]].concat());
     let mut out = around("Section Header", body);
     for name in ["eth0", "eth10"] {
-        let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        let mut body = vec![1, 0, 0, 0, snap, 0, 0, 0];
         body.extend([option(2, name.as_bytes()), option(3, b"lane 0"), option(9, &[9])].concat());
         if !filter.is_empty() {
             body.extend(option(11, &[&[0], filter.as_bytes()].concat()));
@@ -330,7 +333,7 @@ fn pad_head(out: &mut Vec<u8>) {
 
 /// The head as files had it before there were head blocks.
 fn older_head() -> Vec<u8> {
-    let mut out = reference_interfaces("", "");
+    let mut out = reference_interfaces("", "", 0);
     pad_head(&mut out);
     out
 }
@@ -340,11 +343,12 @@ fn reference_head(segment_bytes: usize) -> Vec<u8> {
     let comment = "file 3 of the store, run f0f1f2f3, packets of link type ETHERNET\n\
                    filter: udp port 53 (other packets were left out)\n\
                    snap length: 96 (longer packets were truncated)";
-    let mut out = reference_interfaces(comment, FILTER);
+    let mut out = reference_interfaces(comment, FILTER, 96);
     let at = |field| offset("Head block", field);
     let block_at = out.len();
     let filter_at = at("the store filter");
-    let mut block = empty_block("head block", filter_at + up_to_4(FILTER.len()) + 4);
+    let volumes_at = filter_at + up_to_4(FILTER.len());
+    let mut block = empty_block("head block", volumes_at + 2 * 16 + 4);
     block[at("magic")..][..7].copy_from_slice(b"WSHEAD\0");
     put(&mut block, at("version"), 1, 1);
     block[at("run id")..][..16].copy_from_slice(&RUN_ID);
@@ -352,10 +356,13 @@ fn reference_head(segment_bytes: usize) -> Vec<u8> {
     put(&mut block, at("number of the file"), 3, 4);
     put(&mut block, at("segment size"), segment_bytes as u64, 4);
     put(&mut block, at("snap length"), 96, 4);
-    put(&mut block, at("link type"), 1, 4);
+    put(&mut block, at("link type"), 1, 2);
+    put(&mut block, at("volumes of the run"), 2, 2);
     put(&mut block, at("bytes of the whole head"), 4096, 4);
     put(&mut block, at("bytes of the filter"), FILTER.len() as u64, 4);
     block[filter_at..][..FILTER.len()].copy_from_slice(FILTER.as_bytes());
+    block[volumes_at..][..16].fill(0x77);
+    block[volumes_at + 16..][..16].copy_from_slice(&VOLUME);
     out.extend(block);
     pad_head(&mut out);
     let check = XxHash3_64::oneshot(&out);
@@ -625,6 +632,7 @@ fn the_head_of_a_store_file_is_that_of_the_code() {
     let head = Head {
         run_id: RUN_ID,
         volume: VOLUME,
+        volumes: vec![[0x77; 16], VOLUME],
         number: 3,
         segment_bytes: 128 << 10,
         link_type: LinkType::ETHERNET,
@@ -686,6 +694,8 @@ fn a_flush_record_written_by_the_page_is_that_of_the_code() {
     put(&mut by_page, at("XXH3-64 of all packet blocks"), XxHash3_64::oneshot(&blocks), 8);
     let entries = [0, 1, 2, 3, 4].map(entry).concat();
     put(&mut by_page, at("XXH3-64 of all key entries"), XxHash3_64::oneshot(&entries), 8);
+    put(&mut by_page, at("packets left out so far"), foot.left_out.packets, 8);
+    put(&mut by_page, at("their bytes"), foot.left_out.bytes, 8);
     let own = XxHash3_64::oneshot(&by_page[..56]);
     put(&mut by_page, at("XXH3-64 of the 56 bytes"), own, 8);
     let mut running = Running::new();
@@ -698,6 +708,7 @@ fn a_flush_record_written_by_the_page_is_that_of_the_code() {
         block_bytes: blocks.len() as u32,
         constants: record::constants(&foot),
         hashes: running.hashes(),
+        left_out: foot.left_out,
     };
     assert_eq!(record.to_bytes()[..], by_page);
     let end = table("Flush record", "offset").iter().fold(0, |end, row| {

@@ -51,6 +51,8 @@ pub enum Verb {
     Devices(DevicesArgs),
     /// Write packets of a store into files for other programs
     Export(ExportArgs),
+    /// Put capture files into a store
+    Import(ImportArgs),
     /// Show what a store has
     #[command(after_help = help::STORE_EXAMPLES)]
     Store {
@@ -136,6 +138,48 @@ pub struct ExportArgs {
     /// The form of the files: pcapng, pcap or hpcap [default: pcapng, or pcap for FILE.pcap]
     #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "hpcap"]))]
     pub format: Option<String>,
+}
+
+/// `wirescope import`.
+#[derive(Debug, Args)]
+#[command(after_help = help::IMPORT_EXAMPLES)]
+pub struct ImportArgs {
+    /// Capture files, also compressed with gzip, zstd or lz4; '-' is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "source")]
+    pub files: Vec<String>,
+    /// A file of another form, such as file:x.raw,format=hpcap,link=ethernet; may be given several times
+    #[arg(long, value_name = "SRC")]
+    pub source: Vec<String>,
+    /// The folder of the store, made if it is missing; may be given several times: they share the load
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub store: Vec<PathBuf>,
+    /// Import a file although its bytes were imported before
+    #[arg(long)]
+    pub again: bool,
+    /// As with 'wirescope run': what the store may take; beyond that its oldest files are deleted
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub store_budget: Vec<String>,
+    /// As with 'wirescope run': how far back the store reaches; older files are deleted
+    #[arg(long, value_name = "TIME")]
+    pub store_age: Vec<String>,
+    /// As with 'wirescope run': what stays free on the file system
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub store_min_free: Vec<String>,
+    /// As with 'wirescope run': the longest file of the store
+    #[arg(long, value_name = "SIZE")]
+    pub store_file: Vec<String>,
+    /// As with 'wirescope run': chain the hashes of the store's files
+    #[arg(long)]
+    pub store_chain: bool,
+    /// Memory for packets on their way to the disk [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub ring: Option<String>,
+    /// Folder for the log wirescope.jsonl, which has each deletion; it must exist [default: no log]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `wirescope run`.
@@ -282,7 +326,7 @@ pub struct RunArgs {
     /// the file system stays free where no bound is given]
     ///
     /// The n-th belongs to the n-th --store, a single one to all; so with --store-age, --store-min-free and
-    /// --store-file.
+    /// --store-file, --store-filter and --store-snap.
     #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Store on disk", allow_hyphen_values = true)]
     pub store_budget: Vec<String>,
     /// How far back a volume reaches at most; older files are deleted
@@ -294,6 +338,12 @@ pub struct RunArgs {
     /// Longest file of a volume [default: 1GiB, or an eighth of the budget if that is less]
     #[arg(long, value_name = "SIZE", help_heading = "Store on disk", allow_hyphen_values = true)]
     pub store_file: Vec<String>,
+    /// Store only packets that match, in libpcap's language; dumps and triggers see all. '' stores everything
+    #[arg(long, value_name = "EXPR", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_filter: Vec<String>,
+    /// Store at most this many bytes of each packet; dumps and triggers see whole packets
+    #[arg(long, value_name = "BYTES", help_heading = "Store on disk", allow_hyphen_values = true)]
+    pub store_snap: Vec<String>,
     /// How often what is new goes to the disk for good: at most this much is lost if the power fails
     #[arg(
         long,

@@ -5,7 +5,8 @@
 //! 3. The stores are looked at: names, heads, indexes.
 //! 4. Packets go by time through the same selection that dumps use, with a filter that takes all.
 //!
-//! Ctrl-C ends it between two pieces: what has no name yet vanishes.
+//! Ctrl-C ends it between two pieces: what has no name yet vanishes. A second one ends it at once, also where a pipe
+//! that nobody reads holds it up.
 
 use crate::args::ExportArgs;
 use crate::plan::Look;
@@ -67,8 +68,11 @@ pub fn export(args: &ExportArgs) -> u8 {
     let signal = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     for number in [libc::SIGINT, libc::SIGTERM] {
-        let noted = signal_hook::flag::register_usize(number, signal.clone(), number as usize);
-        if let Err(error) = noted.and_then(|_| signal_hook::flag::register(number, stop.clone())) {
+        let second = signal_hook::flag::register_conditional_shutdown(number, 128 + number, stop.clone());
+        let noted = second
+            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
+            .and_then(|_| signal_hook::flag::register(number, stop.clone()));
+        if let Err(error) = noted {
             return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error))));
         }
     }

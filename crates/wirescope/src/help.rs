@@ -7,7 +7,7 @@
 use clap::{Arg, ArgAction};
 
 /// The flags of `run` that `--help` shows, besides those for help.
-const FIRST_FLAGS: [&str; 12] = [
+const FIRST_FLAGS: [&str; 13] = [
     "interface",
     "read",
     "source",
@@ -17,6 +17,7 @@ const FIRST_FLAGS: [&str; 12] = [
     "before",
     "after",
     "out",
+    "store",
     "write",
     "all",
     "config",
@@ -244,6 +245,25 @@ Examples:
 
   # everything, in files of 1 GiB
   wirescope export --store /srv/ws -w all.pcapng --split 1GiB
+";
+
+pub const IMPORT_EXAMPLES: &str = "\
+Exit codes:
+  0  all packets of the files are in the store
+  1  something is not: a file is damaged or truncated, or the disk failed
+  2  refused before anything was read, for example, a file that was imported
+     before
+
+Examples:
+  # captures of other programs, beside what is recorded
+  wirescope import --store /srv/ws old/*.pcapng.gz
+
+  # from another machine
+  ssh host tcpdump -w - -c 10000 | wirescope import --store /srv/ws -
+
+  # raw records of HPCAP
+  wirescope import --store /srv/ws \\
+      --source file:0.raw,format=hpcap,link=ethernet
 ";
 
 pub const STORE_EXAMPLES: &str = "\

@@ -12,6 +12,7 @@ mod export;
 mod flags_page;
 mod help;
 mod hold;
+mod import;
 mod journal;
 mod manual;
 mod plan;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => export::export(&args),
         Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Import(args) => import::import(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
         Verb::Verify(args) => verify::verify(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),

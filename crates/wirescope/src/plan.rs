@@ -72,6 +72,20 @@ pub struct Planned {
 /// # Errors
 /// All faults, each with place, cause and remedy.
 pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
+    plan_with(args, look, look)
+}
+
+/// The same of capture files that only go into a store: nobody looks into them, and there needn't be a folder for
+/// the log.
+///
+/// # Errors
+/// As [`plan`].
+pub fn import(args: &RunArgs) -> Result<Planned, Vec<Fault>> {
+    plan_with(args, Look::Machine, Look::Known(&[]))
+}
+
+/// Looks so much at the machine, and so much at sources.
+fn plan_with(args: &RunArgs, look: Look<'_>, at_sources: Look<'_>) -> Result<Planned, Vec<Fault>> {
     let mut faults = Faults::new(&args.settings);
     let vlan = match args.vlan.as_str() {
         "exact" => VlanRule::Exact,
@@ -84,7 +98,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
             VlanRule::Transparent
         }
     };
-    let mut sources = sources::plan(args, vlan, look, &mut faults);
+    let mut sources = sources::plan(args, vlan, at_sources, &mut faults);
     let times = Times {
         before_ns: duration(Fault::of("before"), "before", &args.before, &mut faults),
         after_ns: duration(Fault::of("after"), "after", &args.after, &mut faults),
@@ -119,7 +133,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         None => DUMPS_LIVE,
     };
     let exit_after = outputs::exit_after(args, &mut faults);
-    let (folder, dump) = outputs::plan(args, look, &mut faults);
+    let (folder, dump) = outputs::plan(args, look, look == at_sources, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
@@ -139,7 +153,7 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
         faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
-    let (store, store_bounds) = store::plan(args, &ring, look, &mut faults);
+    let (store, store_bounds) = store::plan(args, &ring, (&sources.link_types, vlan), look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =

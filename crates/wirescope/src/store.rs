@@ -37,6 +37,8 @@ struct Run {
     id: [u8; 16],
     files: u64,
     packets: u64,
+    /// Packets that the store's filter left out.
+    left_out: u64,
     bytes: u64,
     span_ns: Option<(i64, i64)>,
     gaps: Vec<Gap>,
@@ -93,6 +95,7 @@ fn runs(files: &[Listed]) -> Vec<Run> {
         run.id = contents.run_id;
         run.files += 1;
         run.packets += contents.packets();
+        run.left_out += contents.left_out();
         run.bytes += bytes;
         let spans = run.span_ns.into_iter().chain(contents.span_ns());
         run.span_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -161,6 +164,9 @@ fn words(store: &Looked) -> String {
                 }
                 _ => {}
             }
+        }
+        if run.left_out > 0 {
+            text.push_str(&format!("  left out by a filter: {}\n", counted(run.left_out, "packet")));
         }
         if !run.gaps.is_empty() {
             text.push_str(&format!("  missing: {}\n", missing(&run.gaps)));
@@ -249,6 +255,7 @@ fn store_object(store: &Looked) -> Value {
             "to": run.span_ns.map(|span| iso(span.1)),
             "files": run.files,
             "packets": run.packets,
+            "left_out": run.left_out,
             "bytes": run.bytes,
             "missing": run.gaps.iter().map(gap).collect::<Vec<_>>(),
         })
@@ -271,6 +278,7 @@ fn store_object(store: &Looked) -> Value {
                 "from": contents.span_ns().map(|span| iso(span.0)),
                 "to": contents.span_ns().map(|span| iso(span.1)),
                 "packets": contents.packets(),
+                "left_out": contents.left_out(),
                 "segments": contents.segments.len(),
                 "unread": contents.unread,
                 "fault": contents.index.map(|cause| cause.to_string()),

@@ -177,17 +177,16 @@ impl Watch for Teller {
     }
 
     fn status(&self, status: &Status) {
-        let mut lines = vec![words::status(status)];
+        let line = words::status(status);
         if let Some(service) = &self.service {
-            service.status(status, &lines[0]);
+            service.status(status, &line);
         }
-        if self.verbose {
-            lines.extend(words::details(status));
-        }
+        let details = if self.verbose { words::details(status) } else { Vec::new() };
         if let Some(bars) = &self.bars {
-            lines.truncate(LINES_MAX);
-            return self.rewrite(bars, lines);
+            let lines = words::status_lines(status).into_iter().chain(details).take(LINES_MAX);
+            return self.rewrite(bars, lines.collect());
         }
+        let lines: Vec<String> = [line].into_iter().chain(details).collect();
         let mut shown = self.shown();
         if status.elapsed_s + 0.5 < shown.next_plain_s {
             return;

@@ -72,8 +72,19 @@ pub fn ready(plan: &RunPlan) -> String {
     format!("ready, process {pid}; {fire}; Ctrl-C or kill {pid} stops")
 }
 
-/// One line that says how a run goes; about 80 letters.
+/// One line that says how a run goes, for logs.
 pub fn status(status: &Status) -> String {
+    traffic(status) + &store_in_short(status)
+}
+
+/// How a run goes, for a terminal: lines of about 80 letters, the first one without the store, then one for each
+/// volume.
+pub fn status_lines(status: &Status) -> Vec<String> {
+    let volumes = status.stores.iter().map(|report| format!("store {}", volume_in_short(report)));
+    [traffic(status)].into_iter().chain(volumes).collect()
+}
+
+fn traffic(status: &Status) -> String {
     let dropped: u64 = status.counts.dropped.iter().map(|(_, packets)| packets).sum();
     format!(
         "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done{}",
@@ -85,7 +96,7 @@ pub fn status(status: &Status) -> String {
         status.dumps_open,
         status.dumps_done,
         if status.space.is_some_and(|space| space.full) { ", NO SPACE for more" } else { "" }
-    ) + &store_in_short(status)
+    )
 }
 
 /// Rate and lag of the store, all volumes together, and whether one fails.
@@ -131,25 +142,45 @@ pub fn details(status: &Status) -> Vec<String> {
     workers.chain(interfaces).chain(nics).chain(dumps).chain(space).chain(volumes).collect()
 }
 
-/// How a volume of the store does: rate, what is to be written, room, how far it reaches back.
-fn volume(report: &VolumeReport) -> String {
-    let behind = match report.behind.packets {
-        0 => "nothing behind".to_string(),
-        packets => format!("{} behind", counted(packets, "packet")),
+/// The same of one volume, what is least important last: at most 80 letters without its path.
+fn volume_in_short(report: &VolumeReport) -> String {
+    let trouble = if report.error.is_some() { format!(" ({})", report.state.word()) } else { String::new() };
+    let missed = match report.missed.packets {
+        0 => String::new(),
+        packets => format!(", MISSED {}", number(packets)),
     };
-    let used = match report.budget {
+    let rate = size(report.bytes_per_s as u64);
+    let (behind, room, reach) = (number(report.behind.packets), room(report), reach(report));
+    format!("{rate}/s{trouble}{missed}, {behind} behind, {room}, {reach}  {}", report.path.display())
+}
+
+/// Bytes that a volume takes, and may take.
+fn room(report: &VolumeReport) -> String {
+    match report.budget {
         Some(budget) => format!("{} of {}", size(report.used), size(budget)),
-        None => size(report.used),
-    };
-    let reach = match (report.budget, report.oldest_ns.zip(report.newest_ns)) {
+        None => format!("{} used", size(report.used)),
+    }
+}
+
+/// How far a volume reaches back: at this rate, if it is bounded and written, else with what it has.
+fn reach(report: &VolumeReport) -> String {
+    match (report.budget, report.oldest_ns.zip(report.newest_ns)) {
         (Some(budget), _) if report.bytes_per_s >= 1.0 => {
             let seconds = budget as f64 / report.bytes_per_s;
-            format!("reaches back {} at this rate", span((seconds * 1e9).min(i64::MAX as f64) as i64))
+            format!("reaches back {}", span((seconds * 1e9).min(i64::MAX as f64) as i64))
         }
         (_, Some((oldest_ns, newest_ns))) => {
             format!("reaches back {}", span(newest_ns.saturating_sub(oldest_ns)))
         }
         _ => "empty".to_string(),
+    }
+}
+
+/// How a volume of the store does: rate, what is to be written, room, how far it reaches back.
+fn volume(report: &VolumeReport) -> String {
+    let behind = match report.behind.packets {
+        0 => "nothing behind".to_string(),
+        packets => format!("{} behind", counted(packets, "packet")),
     };
     let trouble = match &report.error {
         Some(error) => format!("; {}: {error}", report.state.word()),
@@ -160,7 +191,10 @@ fn volume(report: &VolumeReport) -> String {
         packets => format!(", {} missed", counted(packets, "packet")),
     };
     let rate = size(report.bytes_per_s as u64);
-    format!("{}: {rate}/s, {behind}{missed}, {used}, {reach}{trouble}", report.path.display())
+    let (room, reach) = (room(report), reach(report));
+    let written = report.budget.is_some() && report.bytes_per_s >= 1.0;
+    let at = if written { " at this rate" } else { "" };
+    format!("{}: {rate}/s, {behind}{missed}, {room}, {reach}{at}{trouble}", report.path.display())
 }
 
 /// What a network card counted since the run began: what it received, and every loss that it knows of.
@@ -222,6 +256,10 @@ pub fn summary(summary: &Summary, told: bool) -> String {
             0 => String::new(),
             packets => format!(", {} missed", counted(packets, "packet")),
         };
+        let left_out = match report.filtered.packets {
+            0 => String::new(),
+            packets => format!(", {} left out by its filter", number(packets)),
+        };
         let deleted = match report.deleted.packets {
             0 => String::new(),
             packets => format!("; {} deleted to keep its bounds", counted(packets, "packet")),
@@ -230,7 +268,7 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         line(
             &mut text,
             format!(
-                "store     {path}: {}{missed}; takes {}{deleted}",
+                "store     {path}: {}{left_out}{missed}; takes {}{deleted}",
                 amount(packets, bytes),
                 size(report.used)
             ),
@@ -429,6 +467,41 @@ mod tests {
             said,
             "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done"
         );
+    }
+
+    #[test]
+    fn a_volume_has_a_line_on_a_terminal_and_a_part_of_the_line_in_a_log() {
+        let amount = |packets| scope_store::report::Amount { packets, bytes: packets * 1500 };
+        let fine = VolumeReport {
+            path: "/srv/ws".into(),
+            bytes_per_s: 812.0 * 1_048_576.0,
+            behind: amount(1_234_567),
+            budget: Some(20 << 40),
+            used: (19 << 40) + (700 << 30),
+            ..VolumeReport::default()
+        };
+        let fails = VolumeReport {
+            missed: amount(1_234_567),
+            state: scope_store::report::VolumeState::Failing,
+            error: Some("No space left on device".to_string()),
+            ..fine.clone()
+        };
+        let both = Status { stores: vec![fine, fails], ..Status::default() };
+        let lines = status_lines(&both);
+        assert_eq!(
+            lines[1..],
+            [
+                "store 812 MiB/s, 1,234,567 behind, 19.7 TiB of 20 TiB, reaches back 7 h 10 min  /srv/ws",
+                "store 812 MiB/s (failing), MISSED 1,234,567, 1,234,567 behind, 19.7 TiB of 20 TiB,                  reaches back 7 h 10 min  /srv/ws",
+            ]
+        );
+        assert!(
+            lines[1].find("  /srv").is_some_and(|at| at <= 80)
+                && lines[2].find(", 19.7").is_some_and(|at| at <= 80)
+        );
+        let said = super::status(&both);
+        assert!(said.ends_with("  store 1.59 GiB/s, 2,469,134 behind, NOT STORING everything"), "{said}");
+        assert!(said.starts_with(&lines[0]) && !said.contains('\n'));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 mod run;
 
-use run::{Done, Place, finish, names, wirescope};
+use run::{Done, Place, Started, finish, names, wait_until, wirescope};
 use scope_store::StoredFile;
 use scope_testkit::oracle::{self, difference, every_tool_copies};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record};
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -226,6 +227,39 @@ fn a_file_without_its_end_is_read_as_far_as_its_segments_hold_and_is_listed_with
 }
 
 #[test]
+fn a_file_that_lost_its_end_under_its_name_is_stated_with_a_gap_whose_size_nobody_knows() {
+    let place = Place::new();
+    let (_, files) = store(&place, &[&capture(&[ETHERNET], 3000)]);
+    let stored = StoredFile::open(File::open(&files[0]).unwrap()).unwrap();
+    let end = stored.segments()[3].offset + stored.segment_bytes() as u64;
+    File::options().write(true).open(&files[0]).unwrap().set_len(end).unwrap();
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+    let said = comment(&place.path("out.pcapng"));
+    assert!(said.contains("incomplete: nobody knows how many packets are missing"), "{said}");
+    assert!(said.contains(" to the end unreadable"), "{said}");
+}
+
+#[test]
+fn files_under_each_others_names_are_damaged_and_their_packets_are_stated_as_missing() {
+    let place = Place::new();
+    let (_, files) = store(&place, &[&capture(&[ETHERNET], 900), &capture(&[ETHERNET], 700)]);
+    let beside = place.path("beside");
+    for (from, to) in [(&files[0], &beside), (&files[1], &files[0]), (&beside, &files[1])] {
+        std::fs::rename(from, to).unwrap();
+    }
+    let listed = list(&place, &[]);
+    assert_eq!(listed.code(), Some(1), "{}", listed.stdout);
+    let words = listed.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words.matches("its head is of another file than its name says").count(), 2, "{words}");
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("its head is of another file"), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+}
+
+#[test]
 fn no_byte_of_a_small_store_file_changed_ends_in_a_wrong_packet_or_a_crash() {
     let place = Place::new();
     let input = capture(&[ETHERNET], 40);
@@ -270,11 +304,179 @@ fn raw_records_hold_every_packet_and_what_is_too_long_is_truncated_and_counted()
     assert!(rest.is_empty());
 }
 
+/// A raw record.
+fn raw(time_ns: i64, original: u16, data: &[u8]) -> Vec<u8> {
+    let mut bytes = ((time_ns / SECOND) as u32).to_le_bytes().to_vec();
+    bytes.extend(((time_ns % SECOND) as u32).to_le_bytes());
+    bytes.extend((data.len() as u16).to_le_bytes());
+    bytes.extend(original.to_le_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+#[test]
+fn a_raw_file_read_and_written_again_is_the_same_but_for_its_padding() {
+    let place = Place::new();
+    let padding = |len: usize| raw(0, 7, &vec![0xaa; len]);
+    let records: Vec<Vec<u8>> = (0..3000_i64)
+        .map(|n| {
+            let len = (n * 7919 % 1400) as usize;
+            let data: Vec<u8> = (0..len).map(|at| (at as i64 * 31 + n) as u8).collect();
+            raw(1_700_000_000 * SECOND + n * 1_234_567, (len + (n % 3) as usize * 50) as u16, &data)
+        })
+        .chain([raw(1_700_000_100 * SECOND, u16::MAX, &[5; 65_535])])
+        .collect();
+    let file = [padding(65_535), padding(0), records.concat(), padding(40_000), padding(1)].concat();
+    let source = format!("{},format=hpcap,link=ethernet", place.source_of("in.raw", &file));
+    let store = place.path("store");
+    let flags = ["--ring", "256MiB", "--segment", "2MiB", "--store", store.to_str().unwrap()];
+    place.summary(&[&["--source", &source], &flags[..]].concat());
+    let done = export(&place, &["-w", "out.raw", "--format", "hpcap"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(std::fs::read(place.path("out.raw")).unwrap() == records.concat(), "byte for byte");
+    // In parts: each whole records, none longer than asked for.
+    let done = export(&place, &["-w", "part.raw", "--format", "hpcap", "--split", "1MiB"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let parts = names(place.root()).into_iter().filter(|name| name.starts_with("part_"));
+    let parts: Vec<Vec<u8>> = parts.map(|name| std::fs::read(place.path(&name)).unwrap()).collect();
+    assert!(parts.len() > 1 && parts.iter().all(|part| part.len() <= 1 << 20));
+    assert!(parts.concat() == records.concat());
+}
+
+#[test]
+fn what_raw_records_have_no_place_for_is_truncated_or_left_out_and_counted() {
+    let place = Place::new();
+    let mut input = capture(&[ETHERNET], 20);
+    let last_ns = input.packets[19].time_ns;
+    input.insert(Record::new(last_ns + 1, vec![9; 70_000]));
+    let late_ns = (i64::from(u32::MAX) + 1) * SECOND;
+    for number in 0..3 {
+        input.insert(Record::new(late_ns + number, vec![8; 60]));
+    }
+    let store = place.path("store");
+    let flags = ["--ring", "256MiB", "--segment", "2MiB", "--store", store.to_str().unwrap()];
+    place.summary(&[&["--source", &place.source(&input)], &flags[..]].concat());
+    let done = export(&place, &["-w", "out.raw", "--format", "hpcap"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("1 packet longer than 65,535 bytes truncated"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("3 packets left out: the form has no place for the time"),
+        "{}",
+        done.stderr
+    );
+    let long = raw(last_ns + 1, u16::MAX, &[9; 65_535]);
+    assert!(std::fs::read(place.path("out.raw")).unwrap().ends_with(&long));
+    // pcap has no place for these times either; pcapng has for all.
+    let pcap = export(&place, &["-w", "out.pcap"]);
+    assert_eq!(pcap.code(), Some(1), "{}", pcap.stderr);
+    assert!(pcap.stderr.contains("3 packets left out"), "{}", pcap.stderr);
+    assert_eq!(exported(&place, "out.pcapng", &[]).packets.len(), 24);
+}
+
+/// What stands in the place and belongs to an export of this name, hidden files included.
+fn made(place: &Place, stem: &str) -> Vec<String> {
+    names(place.root()).into_iter().filter(|name| name.contains(stem)).collect()
+}
+
+#[test]
+fn a_signal_leaves_whole_files_alone_and_a_second_one_ends_an_export_that_nobody_reads() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--source", "synth:packets=400k,rate=100k,size=200,pace=max,seed=3"];
+    place.summary(&[&flags[..], &["--store", store.to_str().unwrap()]].concat());
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // A file each millisecond: thousands, each of which waits for the disk.
+        let mut command = wirescope(&["export", "--store"]);
+        command.arg(&store).args(["-w", "cut.pcapng", "--split", "1ms"]).current_dir(place.root());
+        let started = Started::new(command);
+        wait_until("the first parts", || made(&place, "cut").len() > 2);
+        started.signal(signal);
+        let done = started.finish(run::LIMIT);
+        assert_eq!(done.code(), Some(128 + signal), "{}", done.stderr);
+        assert!(done.stderr.contains("what had no name yet is gone"), "{}", done.stderr);
+        let parts = made(&place, "cut");
+        assert!(parts.len() < 4000 && parts.iter().all(|name| name.starts_with("cut_")), "{parts:?}");
+        let last = &parts[parts.len() - 1];
+        oracle::opens_cleanly(&place.path(last)).unwrap();
+        parts.iter().for_each(|name| std::fs::remove_file(place.path(name)).unwrap());
+    }
+    // Nobody reads: a first signal waits for the pipe, a second one doesn't.
+    let mut command = wirescope(&["export", "--store"]);
+    command.arg(&store).args(["-w", "-"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // It writes: signals mean something to it by now.
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let until = std::time::Instant::now() + run::LIMIT;
+    while child.try_wait().unwrap().is_none() {
+        assert!(std::time::Instant::now() < until, "it never ends");
+        // SAFETY: kill takes no pointers, and the child is not waited for yet.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn where_nothing_more_can_be_written_no_half_file_stays_and_the_exit_code_says_so() {
+    let place = Place::new();
+    store(&place, &[&capture(&[ETHERNET], 8000)]);
+    let binary = env!("CARGO_BIN_EXE_wirescope");
+    // A limit on the length of files meets a write as a full disk does.
+    let shell = |words: &str| {
+        let mut command = Command::new("bash");
+        command.args(["-c", words, binary]).current_dir(place.root());
+        finish(command)
+    };
+    let done = shell("ulimit -f 1000; exec \"$0\" export --store store -w half.pcapng");
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("output: "), "{}", done.stderr);
+    assert_eq!(made(&place, "half"), Vec::<String>::new());
+    let done = shell("exec \"$0\" export --store store -w - > /dev/full");
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("standard output: No space left on device"), "{}", done.stderr);
+}
+
+#[test]
+fn a_store_that_is_written_is_exported_up_to_its_last_flush_and_its_run_goes_on() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--store", store.to_str().unwrap(), "--store-flush", "50ms", "--status-every", "1s"];
+    let arguments = [&["--source", "synth:rate=5k,size=300,seed=7"], &flags[..]].concat();
+    let started = Started::new(place.command(&arguments));
+    let mut count = 0;
+    wait_until("packets in a growing file", || {
+        let done = export(&place, &["-w", &format!("grown{count}.pcapng")]);
+        count += 1;
+        let read = match done.code() {
+            Some(0) => read(&place.path(&format!("grown{}.pcapng", count - 1))).packets.len(),
+            _ => 0, // no mark yet
+        };
+        read > 1000
+    });
+    let first = read(&place.path(&format!("grown{}.pcapng", count - 1)));
+    // A hold changes nothing of what is exported.
+    let mut hold =
+        wirescope(&["hold", "add", "--from", "@0", "--to", "@4000000000", "--note", "x", "--store"]);
+    hold.arg(&store);
+    assert_eq!(finish(hold).code(), Some(0));
+    let held = exported(&place, "held.pcapng", &[]);
+    assert_eq!(held.packets[..first.packets.len()], first.packets[..]);
+    started.signal(libc::SIGTERM);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let all = exported(&place, "all.pcapng", &[]);
+    assert_eq!(all.packets[..held.packets.len()], held.packets[..]);
+    assert_eq!(all.packets.len() as u64, done.summary().stored.packets);
+}
+
 #[test]
 fn what_can_t_be_meant_is_refused_with_its_remedy() {
     let place = Place::new();
     let (folder, _) = store(&place, &[&capture(&[ETHERNET], 10)]);
     let inside = folder.join("x.pcapng");
+    let day = names(&folder).into_iter().find(|name| name.starts_with("20")).unwrap();
+    let below = folder.join(day).join("x.pcapng");
+    std::os::unix::fs::symlink(&folder, place.path("link")).unwrap();
     for (arguments, words) in [
         (&["-w", "x.pcapng", "--from", "soon"][..], "--from: 'soon' is no time"),
         (&["-w", "x.pcapng", "--from", "@5", "--to", "@4"], "--to: the span ends before it begins"),
@@ -287,6 +489,8 @@ fn what_can_t_be_meant_is_refused_with_its_remedy() {
         (&["-w", "x.pcapng.gz"], "would not be compressed"),
         (&["-w", "none/x.pcapng"], "no such folder"),
         (&["-w", inside.to_str().unwrap()], "would stand in the store"),
+        (&["-w", below.to_str().unwrap()], "would stand in the store"),
+        (&["-w", "link/x.pcapng"], "would stand in the store"),
         (&["-w", "x.pcapng", "--store", "."], "it is no store: it lacks wirescope.store"),
         (&["-w", "x.pcapng", "--store", "store"], "is given twice"),
     ] {

@@ -2,7 +2,7 @@
 
 mod run;
 
-use run::{Done, Place, Started, wait_until};
+use run::{Done, Place, Started, finish, wait_until, wirescope};
 use scope_testkit::oracle::{self, difference};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW};
 use serde_json::Value;
@@ -114,6 +114,21 @@ fn two_volumes_share_what_comes() {
         assert!(volume["stored"]["packets"].as_u64() > Some(0), "{volume}");
     }
     check_log(&place);
+    let verify = |stores: &[PathBuf]| {
+        let arguments: Vec<&str> =
+            ["verify"].into_iter().chain(stores.iter().map(|store| text(store))).collect();
+        let done = finish(wirescope(&arguments));
+        assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
+        done.stdout
+    };
+    assert!(!verify(&stores).contains("volumes"), "nothing is missing from both");
+    let said = verify(&stores[..1]);
+    let expected = ": 1 of 2 volumes was given; packets may be in the other";
+    assert!(
+        said.lines().any(|line| line.ends_with(expected)) && said.contains("in another volume?"),
+        "{said}"
+    );
+    assert!(said.lines().all(|line| line.contains("_ETHERNET_") || line.chars().count() <= 80), "{said}");
 }
 
 #[test]
@@ -242,7 +257,7 @@ fn what_can_t_be_a_store_is_refused_before_anything_starts() {
     refused(&["--store", text(&store), "--store-behind", "90%"], &["--store-behind", "half"]);
     refused(
         &["--store", text(&store), "--store-age", "1d", "--store-age", "2d"],
-        &["2 values for 1 volumes"],
+        &["2 values for 1 volume;"],
     );
     assert!(!store.exists(), "nothing was made");
     let file = place.path("file");
@@ -284,7 +299,7 @@ fn a_chain_grows_with_the_files_and_verify_holds_it() {
     let closed: Vec<&Value> = lines.iter().filter(|line| line["event"] == "store_file").collect();
     assert_eq!(closed.last().unwrap()["hash"], head.as_str());
     assert_eq!(closed.len(), files(&store, ".pcapng").len());
-    let verify = |more: &[&str]| run::finish(run::wirescope(&[&["verify", text(&store)], more].concat()));
+    let verify = |more: &[&str]| finish(wirescope(&[&["verify", text(&store)], more].concat()));
     let whole = verify(&["--expect", &head]);
     assert_eq!(whole.code(), Some(0), "{}{}", whole.stdout, whole.stderr);
     let victim = &files(&store, ".pcapng")[1];
@@ -294,4 +309,59 @@ fn a_chain_grows_with_the_files_and_verify_holds_it() {
     std::fs::write(victim, bytes).unwrap();
     let changed = verify(&["--expect", &head]);
     assert_eq!(changed.code(), Some(1), "{}{}", changed.stdout, changed.stderr);
+}
+
+/// Names of keys, by the list that they stand in.
+type Keys = std::collections::BTreeMap<String, std::collections::BTreeSet<String>>;
+
+/// The keys of the objects in a list, and of the lists in these.
+fn keys(of: &str, list: &Value, keys_of: &mut Keys) {
+    for object in list.as_array().into_iter().flatten().filter_map(Value::as_object) {
+        for (key, value) in object {
+            keys_of.entry(of.to_string()).or_default().insert(key.clone());
+            keys(key, value, keys_of);
+        }
+    }
+}
+
+/// The keys in the tables of the page.
+fn keys_of_the_page() -> Keys {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/store-list.md"));
+    let (mut keys, mut of) = (Keys::new(), String::new());
+    for line in page.unwrap().lines() {
+        if let Some(heading) = line.strip_prefix("## Keys of ") {
+            let lists = [("a store", "stores"), ("a run", "runs"), ("a file", "files"), ("a hold", "holds")];
+            let list = lists.iter().find(|(what, _)| *what == heading);
+            of = list.map_or("missing", |(_, list)| list).to_string();
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let cell = row.split(" |").next().unwrap();
+            keys.entry(of.clone())
+                .or_default()
+                .extend(cell.split("`, `").map(|key| key.trim_matches('`').to_string()));
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_page_of_store_list_has_the_keys_of_its_object_and_no_others() {
+    let place = Place::new();
+    let store = place.path("store");
+    let run = ["--ring", "64MiB", "--segment", "64KiB", "--store-budget", "40MiB", "--store-file", "8MiB"];
+    totals(
+        &place,
+        &[&["--source", "synth:packets=20k,size=1000,pace=max", "--store", text(&store)], &run[..]].concat(),
+    );
+    let hold = ["hold", "add", "--from", "now", "--to", "now", "--note", "x", "--store", text(&store)];
+    assert_eq!(finish(wirescope(&hold)).code(), Some(0));
+    let stored = files(&store, ".pcapng");
+    std::fs::remove_file(&stored[1]).unwrap(); // so that something is missing
+    let done = finish(wirescope(&["store", "list", "--json", "--store", text(&store)]));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let object: Value = serde_json::from_str(&done.stdout).unwrap();
+    let mut found = Keys::new();
+    keys("stores", &object["stores"], &mut found);
+    assert_eq!(found, keys_of_the_page());
+    assert!(object.as_object().unwrap().len() == 1);
 }

@@ -1,12 +1,14 @@
 //! One capture file being read: its buffer, its format, and the packet that stands next.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use scope_fault::Fault;
 use scope_packet::pcapng::SECTION_HEADER;
 use scope_packet::{GapReason, LinkType};
 
 use super::buffer::{Buffer, Refill};
+use super::follow::Follow;
 use super::hpcap::Hpcap;
 use super::input::Input;
 use super::pcap::{self, Pcap};
@@ -56,19 +58,33 @@ pub(super) struct Capture {
     damage: Option<Damage>,
     /// It was warned that times were clamped.
     clamped_warned: bool,
+    follow: Option<Arc<dyn Follow>>,
+}
+
+/// A file that was opened, and nothing of it read.
+pub(super) struct Unread {
+    pub(super) path: String,
+    pub(super) input: Input,
+    pub(super) form: FileForm,
+    pub(super) follow: Option<Arc<dyn Follow>>,
 }
 
 impl Capture {
     /// Reads the header and what else stands before the first packet. A pipe is only waited for until its
     /// first interface.
     pub(super) fn open(
-        path: &str,
+        file: Unread,
         number: u32,
-        (input, form): (Input, FileForm),
         buffer_bytes: usize,
         interfaces: &mut Interfaces,
     ) -> Result<Capture, SourceError> {
+        let Unread { path, input, form, follow } = file;
+        let path = &*path;
         let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
+        let input = match &follow {
+            Some(follow) => Input::Followed(Box::new(input), follow.clone()),
+            None => input,
+        };
         let unread = |error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}")));
         let mut buffer = Buffer::new(input, buffer_bytes);
         buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(unread)?;
@@ -98,6 +114,7 @@ impl Capture {
             wanted: 0,
             damage: None,
             clamped_warned: false,
+            follow,
         };
         capture.open_interfaces(interfaces)?;
         Ok(capture)
@@ -299,6 +316,9 @@ impl Capture {
     /// lent.
     pub(super) fn close(&mut self) -> Option<Cut> {
         self.buffer.release();
+        if let Some(follow) = self.follow.take() {
+            follow.ended(self.packets, self.damage.is_none());
+        }
         let damage = self.damage.take()?;
         let (path, packets, offset) = (&self.path, self.packets, self.buffer.offset());
         let within = if self.buffer.is_packed() { " of what it decompresses to" } else { "" };
@@ -317,6 +337,31 @@ impl Capture {
     }
 }
 
+/// Whether a file begins as one of its form does: its first bytes are compared, and nothing is parsed.
+pub(super) fn check_begin(path: &str, input: Input, form: FileForm) -> Result<(), SourceError> {
+    let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
+    let mut buffer = Buffer::new(input, pcap::HEADER_BYTES);
+    let read = buffer.refill(pcap::HEADER_BYTES, FOR_EVER);
+    read.map_err(|error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}"))))?;
+    let begin = check_begun(&buffer, 1).and_then(|()| match form {
+        FileForm::Detected => first_word(&buffer).and_then(|magic| {
+            let is_pcapng = u32::from_le_bytes(magic) == SECTION_HEADER;
+            let is_known = is_pcapng || pcap::is_magic(magic).is_some() || unpack::is_magic(magic);
+            if is_known { Ok(()) } else { Err(foreign(&magic)) }
+        }),
+        FileForm::Hpcap(_) => Ok(()),
+    });
+    begin.map_err(fail)
+}
+
+/// The first four bytes.
+fn first_word(buffer: &Buffer) -> Result<[u8; 4], Fault> {
+    let unread = buffer.unread();
+    unread.first_chunk::<4>().copied().ok_or_else(|| {
+        Fault::whole(format!("is no capture file: {} bytes are too few for any", unread.len()))
+    })
+}
+
 /// Waiting for a pipe without end.
 const FOR_EVER: i32 = -1;
 
@@ -329,16 +374,14 @@ fn detect(
     interfaces: &mut Interfaces,
 ) -> Result<Format, Fault> {
     check_begun(buffer, pcap::HEADER_BYTES)?;
-    let unread = buffer.unread();
-    let Some(magic) = unread.first_chunk::<4>() else {
-        return Err(Fault::whole(format!("is no capture file: {} bytes are too few for any", unread.len())));
-    };
-    if u32::from_le_bytes(*magic) == SECTION_HEADER {
+    let magic = first_word(buffer)?;
+    if u32::from_le_bytes(magic) == SECTION_HEADER {
         return Ok(Format::Pcapng(Pcapng::new(path, name, file)));
     }
-    if pcap::is_magic(*magic).is_none() {
-        return Err(foreign(magic));
+    if pcap::is_magic(magic).is_none() {
+        return Err(foreign(&magic));
     }
+    let unread = buffer.unread();
     let Some(header) = unread.first_chunk::<{ pcap::HEADER_BYTES }>() else {
         let (there, needed) = (unread.len(), pcap::HEADER_BYTES);
         let fault = Fault::whole(format!("is truncated inside its header: it has {there} of {needed} bytes"));

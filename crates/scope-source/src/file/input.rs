@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
 
 use scope_fault::Fault;
 
+use super::follow::Follow;
 use crate::SourceError;
 
 /// An open stream of bytes.
@@ -18,6 +20,8 @@ pub(super) enum Input {
     Pipe(File),
     /// Anything else that can be read; reading it may block.
     Reader(Box<dyn Read + Send>),
+    /// One of these, and who follows it.
+    Followed(Box<Input>, Arc<dyn Follow>),
 }
 
 impl Input {
@@ -42,7 +46,11 @@ impl Input {
     /// Whether reading goes on without delay, after waiting for that at most `wait_ms`, without end where
     /// that is negative.
     pub(super) fn ready(&self, wait_ms: i32) -> bool {
-        let Input::Pipe(file) = self else { return true };
+        let file = match self {
+            Input::Regular(_) | Input::Reader(_) => return true,
+            Input::Pipe(file) => file,
+            Input::Followed(input, _) => return input.ready(wait_ms),
+        };
         loop {
             let mut watched = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: `watched` is one valid pollfd that lives through the call, the count says one, and
@@ -62,6 +70,11 @@ impl Input {
             let read = match self {
                 Input::Regular(file) | Input::Pipe(file) => file.read(into),
                 Input::Reader(reader) => reader.read(into),
+                Input::Followed(input, follow) => {
+                    let read = input.read(into)?;
+                    follow.bytes(&into[..read]);
+                    return Ok(read);
+                }
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -72,7 +85,11 @@ impl Input {
 
     /// Several workers can read it side by side, each from its beginning.
     pub(super) fn reopens(&self) -> bool {
-        matches!(self, Input::Regular(_))
+        match self {
+            Input::Regular(_) => true,
+            Input::Pipe(_) | Input::Reader(_) => false,
+            Input::Followed(input, _) => input.reopens(),
+        }
     }
 }
 

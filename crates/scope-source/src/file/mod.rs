@@ -16,6 +16,7 @@ mod annex;
 mod buffer;
 mod capture;
 mod course;
+mod follow;
 mod hpcap;
 mod input;
 mod lz4;
@@ -32,6 +33,7 @@ mod turns;
 mod unpack;
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use scope_fault::Fault;
@@ -39,7 +41,7 @@ use scope_packet::{BATCH_PACKETS_MAX, LinkType, Packet, Sink, Turn, time};
 
 use crate::plan::FileForm;
 use crate::{Polled, Source, SourceCounters, SourceError, Timing};
-use capture::{Advance, Capture};
+use capture::{Advance, Capture, Unread};
 use course::Judgement;
 use input::Input;
 use merge::Merge;
@@ -49,6 +51,7 @@ use share::Share;
 use timed::Timed;
 
 pub use buffer::BUFFER_BYTES_MAX;
+pub use follow::Follow;
 pub use merge::FILES_MAX;
 
 /// A poll ends after about so many packets.
@@ -76,6 +79,8 @@ pub struct FileOptions {
 /// Capture files as a source of packets.
 pub struct FileSource {
     name: String,
+    /// Until [`Source::begin`].
+    unread: Vec<Unread>,
     captures: Vec<Timed>,
     interfaces: Interfaces,
     /// The first so many interfaces are known to the sink.
@@ -126,14 +131,33 @@ impl FileSource {
     /// # Errors
     /// A file that is missing, unreadable, empty or no capture; options that contradict each other.
     pub fn open(options: FileOptions) -> Result<FileSource, SourceError> {
+        FileSource::unread(options, &[]).and_then(FileSource::begun)
+    }
+
+    /// Opens all files, and reads nothing of them before [`Source::begin`]. `follows` says who follows them, in the
+    /// order of the paths; those beyond its end nobody follows.
+    ///
+    /// # Errors
+    /// A file that is missing or may not be read; options that contradict each other.
+    pub fn unread(
+        options: FileOptions,
+        follows: &[Option<Arc<dyn Follow>>],
+    ) -> Result<FileSource, SourceError> {
         let name = format!("file:{}", options.paths.join(","));
         check(&name, &options)?;
-        let mut inputs = Vec::with_capacity(options.paths.len());
+        let mut files = Vec::with_capacity(options.paths.len());
         let forms = options.forms.iter().copied().chain(std::iter::repeat(FileForm::Detected));
-        for (path, form) in options.paths.iter().zip(forms) {
-            inputs.push((path.clone(), (Input::open(path)?, form)));
+        let follows = follows.iter().cloned().chain(std::iter::repeat(None));
+        for ((path, form), follow) in options.paths.iter().zip(forms).zip(follows) {
+            let input = Input::open(path)?;
+            if options.share.is_some_and(|(_, of)| of > 1) && !input.reopens() {
+                let reason = Fault::whole("can be read only once, so several workers can't share it");
+                let (path, reason) = (path.clone(), reason.remedy("use one worker"));
+                return Err(SourceError::File { path, reason });
+            }
+            files.push(Unread { path: path.clone(), input, form, follow });
         }
-        FileSource::build(name, inputs, &options)
+        Ok(FileSource::of(name, files, &options))
     }
 
     /// One capture of a form from anything that can be read, as fast as it comes. `name` is used in messages.
@@ -145,42 +169,23 @@ impl FileSource {
         reader: Box<dyn Read + Send>,
         form: FileForm,
     ) -> Result<FileSource, SourceError> {
-        let input = (name.to_string(), (Input::Reader(reader), form));
-        FileSource::build(name.to_string(), vec![input], &FileOptions::default())
+        let file = Unread { path: name.to_string(), input: Input::Reader(reader), form, follow: None };
+        FileSource::of(name.to_string(), vec![file], &FileOptions::default()).begun()
     }
 
-    fn build(
-        name: String,
-        inputs: Vec<(String, (Input, FileForm))>,
-        options: &FileOptions,
-    ) -> Result<FileSource, SourceError> {
-        let few = inputs.len() <= FILES_FEW;
-        let buffer_bytes = if few { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
-        let share = options.share.map(|(index, of)| Share { index, of });
-        // Several workers and a paced one have no need of it: the former fill the machine, the latter waits
-        // anyway.
-        let ahead = few && share.is_none_or(|share| share.of == 1) && options.pace.is_none();
-        let mut interfaces = Interfaces::default();
-        let mut captures = Vec::with_capacity(inputs.len());
-        for (number, (path, input)) in inputs.into_iter().enumerate() {
-            if share.is_some_and(|share| share.of > 1) && !input.0.reopens() {
-                let reason = Fault::whole("can be read only once, so several workers can't share it");
-                return Err(SourceError::File { path, reason: reason.remedy("use one worker") });
-            }
-            captures.push(Capture::open(&path, number as u32, input, buffer_bytes, &mut interfaces)?);
-        }
-        if ahead {
-            let alone = captures.len() == 1;
-            for capture in &mut captures {
-                capture.read_ahead(alone);
-            }
-        }
-        let mut source = FileSource {
+    fn begun(mut self) -> Result<FileSource, SourceError> {
+        self.begin()?;
+        Ok(self)
+    }
+
+    fn of(name: String, files: Vec<Unread>, options: &FileOptions) -> FileSource {
+        FileSource {
             name,
+            unread: files,
             announced: 0,
-            known_at_opening: interfaces.list.len(),
-            captures: captures.into_iter().map(Timed::new).collect(),
-            interfaces,
+            known_at_opening: 0,
+            captures: Vec::new(),
+            interfaces: Interfaces::default(),
             merge: Merge::default(),
             starved: Vec::new(),
             ended: Vec::new(),
@@ -192,16 +197,14 @@ impl FileSource {
             told_begin: false,
             clock_ns: None,
             snap_len: options.snap_len.unwrap_or(u32::MAX),
-            share,
+            share: options.share.map(|(index, of)| Share { index, of }),
             pace: options.pace.map(Pace::new),
             counters: SourceCounters::default(),
             newest_ns: None,
             warnings: Vec::new(),
             failure: None,
             stopped: false,
-        };
-        source.take_part();
-        Ok(source)
+        }
     }
 
     /// Puts every opened file where it belongs: into the merge, or among those that must be looked into.
@@ -517,6 +520,27 @@ impl Source for FileSource {
         time::NS_PER_SECOND
     }
 
+    /// Reads what stands before the first packets.
+    fn begin(&mut self) -> Result<(), SourceError> {
+        let files = std::mem::take(&mut self.unread);
+        let (few, alone) = (files.len() <= FILES_FEW, files.len() == 1);
+        let buffer_bytes = if few { buffer::START_BYTES } else { buffer::START_BYTES_MANY };
+        // Several workers and a paced one have no need of it: the former fill the machine, the latter waits
+        // anyway.
+        let ahead = few && self.share.is_none_or(|share| share.of == 1) && self.pace.is_none();
+        let mut captures = Vec::with_capacity(files.len());
+        for (number, file) in (0..).zip(files) {
+            captures.push(Capture::open(file, number, buffer_bytes, &mut self.interfaces)?);
+        }
+        if ahead {
+            captures.iter_mut().for_each(|capture| capture.read_ahead(alone));
+        }
+        self.known_at_opening = self.interfaces.list.len();
+        self.captures = captures.into_iter().map(Timed::new).collect();
+        self.take_part();
+        Ok(())
+    }
+
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Polled, SourceError> {
         if let Some(failure) = self.failure.take() {
             return Err(self.fail(sink, failure));
@@ -580,6 +604,23 @@ impl Source for FileSource {
         }
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// Whether the file `path` can be opened and begins as one of its form does: its first bytes are compared, and
+/// nothing is parsed. What can be read only once, as a pipe, is left alone.
+///
+/// # Errors
+/// It is missing, may not be read, is empty, or begins like no capture.
+pub fn check_begin(path: &str, form: FileForm) -> Result<(), SourceError> {
+    let opened = if path == "-" { "/dev/stdin" } else { path };
+    if std::fs::metadata(opened).is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+        return Ok(());
+    }
+    let input = Input::open(opened).map_err(|error| match error {
+        SourceError::File { reason, .. } => SourceError::File { path: path.to_string(), reason },
+        other => other,
+    })?;
+    capture::check_begin(path, input, form)
 }
 
 /// Refuses options that can't be meant, all that is wrong at once.

@@ -455,17 +455,8 @@ impl Pcapng {
     }
 
     /// Walks over options; what doesn't fit ends the walk. Whether all did.
-    fn options(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
-        while let Some(head) = rest.get(..4) {
-            let (code, len) = (self.u16(head, 0), usize::from(self.u16(head, 2)));
-            let Some(value) = rest.get(4..4 + len) else { return false };
-            if code == 0 {
-                return len == 0;
-            }
-            each(code, value);
-            rest = rest.get(4 + pcapng::padded(len)..).unwrap_or_default();
-        }
-        rest.is_empty()
+    fn options(&self, options: &[u8], each: impl FnMut(u16, &[u8])) -> bool {
+        pcapng::options(options, self.big_endian, each)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! A folder that is a store: its files, what is gone from it and why, and its chain.
 
-use super::lanes::{LaneId, NumberGap, missing};
+use super::lanes::{NumberGap, missing};
 use super::report::{FileReport, Progress, Reason};
 use super::{Looked, Meter, open_plain};
 use crate::chain::{Chain, ChainFault, Digest, hash_of};
@@ -9,7 +9,7 @@ use crate::name::{FileName, is_day};
 use crate::volume::{CHAIN_FILE, Foreign, Store, is_foreign};
 use scope_fault::{Fault, Subject};
 use scope_packet::GapReason;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ pub struct StoreReport {
     pub is_written: bool,
     /// What is none of its own.
     pub foreign: Foreign,
+    /// Files that were written into another volume: they were moved here, or the mark was made anew.
+    pub of_other_volumes: u64,
     /// Its chain, if it has one.
     pub chain: Option<ChainReport>,
     /// Why it can't be looked at.
@@ -37,7 +39,7 @@ pub struct ChainReport {
     pub deleted: u64,
     /// Each run with the number of its lines and its head.
     pub heads: Vec<([u8; 16], u64, Digest)>,
-    /// All heads that it ever had.
+    /// All heads that it knows.
     pub(super) all: Vec<Digest>,
     /// What is wrong with it.
     pub faults: Vec<ChainProblem>,
@@ -81,6 +83,7 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             return report;
         }
     };
+    looked.given.insert(store.id().0, looked.stores.len());
     report.is_written = store.is_written().unwrap_or(false);
     let holds = store.holds();
     let names = match list(path, &mut report.foreign) {
@@ -115,16 +118,19 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened,
         };
+        let facts = opened.as_ref().ok().and_then(|opened| opened.metadata().ok());
+        if facts.is_some_and(|facts| !looked.is_new(&facts)) {
+            continue;
+        }
         let file =
             FileReport { path: at, store: Some(path.to_path_buf()), progress, ..FileReport::default() };
         let head = looked.file(file, &opened, threads, meter);
         let Some(file) = looked.files.last_mut() else { continue };
         if let Some(head) = &head {
-            let is_own =
-                name.agrees(&head.run_id, head.link_type, head.number) && head.volume == store.id().0;
-            if !is_own {
-                file.damage(0, "its head says another run, number, link type or store than its name");
+            if !name.agrees(&head.run_id, head.link_type, head.number) {
+                file.damage(0, "its head says another run, number or link type than its name");
             }
+            report.of_other_volumes += u64::from(head.volume != store.id().0);
         }
         if let (Some(hash), Ok(opened)) = (below.to_str().and_then(|name| hashes.get(name)), &opened) {
             meter.expect(file.bytes);
@@ -204,7 +210,7 @@ fn read_chain(path: &Path, report: &mut StoreReport) -> Option<Chain> {
         lines: chain.links.len() as u64,
         deleted: 0,
         heads: heads.into_iter().map(|(run, (lines, head))| (run, lines, head)).collect(),
-        all: chain.links.iter().map(|link| link.head).collect(),
+        all: chain.heads().collect(),
         faults: faults.map(ChainProblem::Line).collect(),
     });
     Some(chain)
@@ -222,32 +228,35 @@ fn hold_against(
     let below = |file: &FileReport| Some(file.path.strip_prefix(path).ok()?.to_str()?.to_string());
     let names: HashMap<String, &FileReport> =
         there.iter().filter_map(|file| Some((below(file)?, *file))).collect();
+    let oldest_end = numbered.iter().filter(|file| file.is_loose).map(|file| file.span.1).min();
     for link in chain.links.iter().filter(|link| !names.contains_key(&link.file.name)) {
-        let older = |file: &Numbered| file.is_loose && file.span.1 < link.file.span.1;
-        match numbered.iter().any(older) {
+        match oldest_end.is_some_and(|end| end < link.file.span.1) {
             true => found.faults.push(ChainProblem::Gone(link.file.name.clone())),
             false => found.deleted += 1,
         }
     }
-    let chained: HashMap<&str, ()> = chain.links.iter().map(|link| (link.file.name.as_str(), ())).collect();
+    let chained: HashSet<&str> = chain.links.iter().map(|link| link.file.name.as_str()).collect();
+    let runs: HashSet<[u8; 4]> = chain.links.iter().map(|link| first_four(&link.file.run_id)).collect();
     for (name, file) in &names {
-        let is_of_run = |link: &crate::chain::Link| {
-            let [a, b, c, d, ..] = link.file.run_id;
-            FileName::read(Path::new(name)).is_some_and(|name| name.run() == [a, b, c, d])
-        };
+        let is_of_chain = FileName::read(Path::new(name)).is_some_and(|name| runs.contains(&name.run()));
         let is_due = file.progress == Progress::Closed && !is_written;
-        if is_due && !chained.contains_key(name.as_str()) && chain.links.iter().any(is_of_run) {
+        if is_due && is_of_chain && !chained.contains(name.as_str()) {
             found.faults.push(ChainProblem::Unknown(name.clone()));
         }
     }
 }
 
+/// What names have of a run's id.
+fn first_four(&[a, b, c, d, ..]: &[u8; 16]) -> [u8; 4] {
+    [a, b, c, d]
+}
+
 /// Why a gap in the numbers of packets is there, by the files of the stores that were looked at.
-pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bool) -> Reason {
+pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>]) -> Reason {
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
-    let LaneId { run_id: [a, b, c, d, ..], .. } = gap.id;
+    let run = first_four(&gap.id.run_id);
     for files in stores {
-        let mut own: Vec<&Numbered> = files.iter().filter(|file| file.run == [a, b, c, d]).collect();
+        let mut own: Vec<&Numbered> = files.iter().filter(|file| file.run == run).collect();
         own.sort_by_key(|file| file.number);
         let mut before: Option<&Numbered> = None;
         for file in own {
@@ -260,16 +269,26 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>], is_filtered: bo
             before = Some(file);
         }
     }
-    if is_filtered { Reason::Filter } else { Reason::Gap(GapReason::Disk) }
+    Reason::Gap(GapReason::Disk)
+}
+
+/// Whether all files of a store are of later runs than the gap: retention may have deleted what it had of this one.
+pub(super) fn has_only_later(gap: &NumberGap, files: &[Numbered]) -> bool {
+    let run = first_four(&gap.id.run_id);
+    let is_later = |file: &Numbered| file.run != run && file.begin_ns > gap.span.1;
+    !files.is_empty() && files.iter().all(is_later)
 }
 
 /// The gap as what is missing.
 pub(super) fn missing_of(gap: &NumberGap, reason: Reason) -> super::Missing {
-    missing(gap.id, reason, gap.packets, gap.span)
+    let missing = missing(gap.id, reason, gap.packets, gap.span);
+    let lost_min = if reason == Reason::Elsewhere { 0 } else { missing.lost_min };
+    super::Missing { lost_min, ..missing }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::lanes::LaneId;
     use super::*;
 
     fn numbered(number: u32, is_loose: bool) -> Numbered {
@@ -281,7 +300,7 @@ mod tests {
         let id = LaneId { run_id: [1; 16], lane: 0 };
         let gap = NumberGap { id, packets: 1, before, behind: 0, span };
         let files = files.iter().map(|&(number, is_loose)| numbered(number, is_loose)).collect();
-        assert_eq!(explain(&gap, &[Vec::new(), files], false), expected);
+        assert_eq!(explain(&gap, &[Vec::new(), files]), expected);
     }
 
     #[test]
@@ -297,5 +316,17 @@ mod tests {
         check(&[(1, true), (3, true)], (Some(0), (199, 300)), Reason::Gone);
         check(&[(1, false), (3, true)], (Some(0), (199, 300)), Reason::Deleted);
         check(&[], (Some(0), (1, 2)), disk);
+    }
+
+    #[test]
+    fn a_store_that_has_only_later_runs_may_have_deleted_what_it_had() {
+        let id = LaneId { run_id: [9; 16], lane: 0 };
+        let gap = |end_ns| NumberGap { id, packets: 1, before: None, behind: 0, span: (0, end_ns) };
+        let files = [numbered(3, true), numbered(4, true)];
+        assert!(has_only_later(&gap(299), &files));
+        assert!(!has_only_later(&gap(300), &files), "it has older ones");
+        assert!(!has_only_later(&gap(299), &[]), "nothing says that it ever had any");
+        let own = Numbered { run: [9; 4], ..numbered(5, true) };
+        assert!(!has_only_later(&gap(299), &[own]));
     }
 }

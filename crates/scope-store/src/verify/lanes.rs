@@ -5,8 +5,9 @@
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
 //! losses      a difference of two feet's counters of drops: lost before they were stored
 //! gaps        [200, 350): stored by nobody, or gone
+//! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
-//! Memory: a stretch for each gap, not for each segment; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
+//! Memory: a stretch for each gap, not for each segment, and a sum for each file; beyond [`STRETCHES_MAX`] of a lane the oldest gaps are
 //! reported early.
 
 use super::report::{Missing, Reason};
@@ -47,7 +48,7 @@ struct Stretch {
 impl Stretch {
     /// Number of the packet behind its last one.
     fn end(&self) -> u64 {
-        self.last.foot.first_packet.saturating_add(u64::from(self.last.foot.packets))
+        self.last.foot.end()
     }
 }
 
@@ -60,6 +61,44 @@ struct Lane {
     counted: u64,
     /// File and times of the first and the last segment with a loss that a packet states.
     stated_in: Option<(usize, i64, i64)>,
+    /// By file: packets that a filter left out, and the times of the segments that they were left out of.
+    left_out: BTreeMap<usize, (u64, i64, i64)>,
+}
+
+impl Lane {
+    /// Sums up what a filter left out of a segment.
+    fn leave_out(&mut self, seen: &Seen) {
+        let Foot { left_out, min_ns, max_ns, .. } = seen.foot;
+        if left_out.packets > 0 {
+            let sum = self.left_out.entry(seen.file).or_insert((0, i64::MAX, i64::MIN));
+            *sum = (sum.0.saturating_add(left_out.packets), sum.1.min(min_ns), sum.2.max(max_ns));
+        }
+    }
+
+    /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where the disk
+    /// failed a file in the middle of a segment, which another file then got from its first packet on.
+    fn take_longer(&mut self, seen: Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) {
+        let (begin, end) = (seen.foot.first_packet, seen.foot.end());
+        let known = self.stretches.range(..=begin).next_back().map(|(_, stretch)| *stretch);
+        let shorter = |known: &Stretch| known.last.foot.first_packet == begin && known.end() < end;
+        let Some(known) = known.filter(shorter) else { return };
+        let next = self.stretches.range(begin.saturating_add(1)..).next().map(|(_, stretch)| *stretch);
+        if next.is_some_and(|next| next.first.foot.first_packet < end) {
+            return;
+        }
+        let is_alone = known.first.foot.first_packet == begin;
+        let mut stretch = Stretch { first: if is_alone { seen } else { known.first }, last: seen };
+        if let Some(sum) = self.left_out.get_mut(&known.last.file) {
+            sum.0 = sum.0.saturating_sub(known.last.foot.left_out.packets);
+        }
+        self.leave_out(&seen);
+        if let Some(next) = next.filter(|next| next.first.foot.first_packet == end) {
+            self.counted += lost_between(&seen, &next.first, id, losses);
+            self.stretches.remove(&end);
+            stretch.last = next.last;
+        }
+        self.stretches.insert(stretch.first.foot.first_packet, stretch);
+    }
 }
 
 /// A gap in a lane's numbers of packets.
@@ -101,13 +140,14 @@ impl Lanes {
             || behind.is_some_and(|behind| behind.first.foot.first_packet < stretch.end());
         if overlaps {
             self.twice += 1;
-            return;
+            return lane.take_longer(seen, id, &mut self.losses);
         }
         if seen.stated > 0 {
             lane.stated = lane.stated.saturating_add(seen.stated);
             let (_, from_ns, to_ns) = lane.stated_in.unwrap_or((0, seen.foot.min_ns, seen.foot.max_ns));
             lane.stated_in = Some((seen.file, from_ns.min(seen.foot.min_ns), to_ns.max(seen.foot.max_ns)));
         }
+        lane.leave_out(&seen);
         if let Some(before) = before.filter(|before| before.end() == begin) {
             lane.counted += lost_between(&before.last, &seen, id, &mut self.losses);
             lane.stretches.remove(&before.first.foot.first_packet);
@@ -146,6 +186,11 @@ impl Lanes {
                     None => {}
                 }
                 before = Some(*stretch);
+            }
+            for (&file, &(packets, from_ns, to_ns)) in &lane.left_out {
+                if packets > 0 {
+                    self.losses.push((file, missing(id, Reason::Filter, packets, (from_ns, to_ns))));
+                }
             }
             // Packets say more than feet: a capture file's own losses, or those behind the last foot's begin.
             let more = lane.stated.saturating_sub(lane.counted);
@@ -226,6 +271,7 @@ pub(super) fn missing(id: LaneId, reason: Reason, packets: u64, (from_ns, to_ns)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use scope_packet::segment::LeftOut;
     use scope_packet::{Drops, LinkType};
 
     const ID: LaneId = LaneId { run_id: [5; 16], lane: 3 };
@@ -250,6 +296,7 @@ mod tests {
             max_ns: last_ns,
             bytes_before: 0,
             drops_before,
+            left_out: LeftOut::default(),
         };
         Seen { foot, file: first_packet as usize, stated: 0 }
     }
@@ -271,6 +318,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_filter_left_out_is_told_apart_from_what_is_missing() {
+        let left_out = |first, packets, out| {
+            let mut seen = seen(first, packets, 0);
+            seen.foot.left_out.packets = out;
+            Seen { file: 7, ..seen }
+        };
+        // 10 and 40, none and 50, then 20 numbers that are nowhere, then 5 and 5.
+        let (losses, gaps) = find(&[left_out(0, 10, 40), left_out(50, 0, 50), left_out(120, 5, 5)]);
+        let found: Vec<_> = losses.iter().map(|(file, lost)| (*file, lost.reason, lost.lost_min)).collect();
+        assert_eq!(found, [(7, Reason::Filter, 95)]);
+        assert_eq!((gaps.len(), gaps[0].packets), (1, 20));
+        assert!(!losses[0].1.is_loss());
+    }
+
+    #[test]
     fn a_lane_that_begins_later_has_a_gap_in_front_and_no_losses_of_before() {
         let (losses, gaps) = find(&[seen(30, 10, 50)]);
         assert!(losses.is_empty());
@@ -285,6 +347,27 @@ mod tests {
         }
         assert_eq!(lanes.twice, 2);
         assert!(lanes.finish().1.is_empty());
+    }
+
+    #[test]
+    fn of_two_copies_of_a_segment_the_one_that_reaches_farther_counts_whatever_the_order() {
+        let copy = |packets, out, file| {
+            let mut seen = seen(10, packets, 0);
+            seen.foot.left_out.packets = out;
+            Seen { file, ..seen }
+        };
+        let (short, long) = (copy(4, 1, 1), copy(6, 4, 2));
+        for order in [[short, long], [long, short]] {
+            for all in [
+                [&[seen(0, 10, 0), seen(20, 5, 0)][..], &order].concat(),
+                [&order[..], &[seen(0, 10, 0), seen(20, 5, 0)]].concat(),
+            ] {
+                let (losses, gaps) = find(&all);
+                assert_eq!(gaps, []);
+                let found: Vec<_> = losses.iter().map(|(file, lost)| (*file, lost.lost_min)).collect();
+                assert_eq!(found, [(2, 4)]);
+            }
+        }
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Reason {
     Gone,
     /// They were on their way to the disk when the run died.
     Crash,
+    /// They may be in a volume of the run that wasn't given.
+    Elsewhere,
 }
 
 impl Reason {
@@ -82,6 +84,7 @@ impl Reason {
             Reason::Deleted => "deleted",
             Reason::Gone => "gone",
             Reason::Crash => "crash",
+            Reason::Elsewhere => "elsewhere",
         }
     }
 
@@ -109,6 +112,7 @@ impl Reason {
             Reason::Deleted => "deleted by retention",
             Reason::Gone => "a file is gone",
             Reason::Crash => "cut off by a crash",
+            Reason::Elsewhere => "in another volume?",
         }
     }
 
@@ -119,7 +123,7 @@ impl Reason {
                 reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable)
             }
             Reason::Gone | Reason::Crash => true,
-            Reason::Filter | Reason::Deleted => false,
+            Reason::Filter | Reason::Deleted | Reason::Elsewhere => false,
         }
     }
 }
@@ -159,6 +163,17 @@ impl Missing {
         self.lost_min = self.lost_min.saturating_add(other.lost_min);
         self.lost_max = self.lost_max.zip(other.lost_max).map(|(one, other)| one.saturating_add(other));
     }
+}
+
+/// A run with several volumes, not all of which were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// The run.
+    pub run_id: [u8; 16],
+    /// Volumes of it that were given.
+    pub given: usize,
+    /// All that it had.
+    pub volumes: usize,
 }
 
 /// A damaged place.

@@ -48,14 +48,16 @@ pub(super) fn look(
             Ok(Found { seen: segment, steps_back }) => {
                 let foot = &segment.foot;
                 report.packets += u64::from(foot.packets);
-                report.cover(foot.min_ns, foot.max_ns);
-                report.steps_back += steps_back;
-                // Lanes lie by turns: only one lane's times can step back.
-                let stepped = before_ns.is_some_and(|(lane, last_ns)| {
-                    lane == (foot.run_id, foot.lane) && foot.first_ns < last_ns
-                });
-                report.steps_back += u64::from(stepped);
-                before_ns = Some(((foot.run_id, foot.lane), foot.last_ns));
+                if foot.packets > 0 {
+                    report.cover(foot.min_ns, foot.max_ns);
+                    report.steps_back += steps_back;
+                    // Lanes lie by turns: only one lane's times can step back.
+                    let stepped = before_ns.is_some_and(|(lane, last_ns)| {
+                        lane == (foot.run_id, foot.lane) && foot.first_ns < last_ns
+                    });
+                    report.steps_back += u64::from(stepped);
+                    before_ns = Some(((foot.run_id, foot.lane), foot.last_ns));
+                }
                 seen.push(segment);
             }
             Err(StoredError::Io(error)) => return Err(error),
@@ -73,6 +75,13 @@ pub(super) fn look(
             }
         }
     }
+    if report.progress == Progress::Closed && stored.state() == State::Unclosed(IndexError::None) {
+        // Nobody knows what stood behind it.
+        let from_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
+        let reason = Reason::Gap(GapReason::Unreadable);
+        let of = String::new();
+        report.lack(Missing { from_ns, to_ns: None, reason, lost_min: 0, lost_max: None, of });
+    }
     open(stored, report, file, seen)
 }
 
@@ -88,7 +97,9 @@ fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Ve
         let mut last_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
         if let Proof::Whole { foot, .. } | Proof::Beginning { foot, .. } = proof {
             report.packets += u64::from(foot.packets);
-            report.cover(foot.min_ns, foot.max_ns);
+            if foot.packets > 0 {
+                report.cover(foot.min_ns, foot.max_ns);
+            }
             report.steps_back += u64::from(foot.unordered);
             last_ns = foot.last_ns;
             seen.push(Seen { foot, file, stated: 0 });

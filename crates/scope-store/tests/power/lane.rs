@@ -1,13 +1,12 @@
 //! One lane of a small ring, filled packet by packet.
 
+use super::small_ring::{SEGMENT_BYTES, eth0, small_ring};
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::FOOT_BYTES;
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{LaneWriter, Pinned, Ring, RingConfig};
+use scope_packet::{Headers, KeyEntry, LinkType};
+use scope_ring::{LaneWriter, Ring};
+use scope_store::outgoing::Outgoing;
 use std::sync::Arc;
-
-/// Of the ring's segments.
-pub const SEGMENT_BYTES: usize = 64 << 10;
 
 /// A lane, and the blocks of its newest segment.
 pub struct Lane {
@@ -23,14 +22,7 @@ pub struct Lane {
 impl Lane {
     /// A lane with an open segment.
     pub fn new() -> Lane {
-        let config = RingConfig {
-            ring_bytes: 17 * SEGMENT_BYTES as u64,
-            segment_bytes: Some(SEGMENT_BYTES as u64),
-            workers: 1,
-            lanes: 1,
-            run_id: [3; 16],
-        };
-        let ring = Ring::create(&config).unwrap();
+        let ring = small_ring(17, [3; 16]);
         let writer = ring.open_lane(0, LinkType::ETHERNET).unwrap();
         let mut lane = Lane { ring, writer, blocks: Vec::new(), time_ns: 1 << 40 };
         lane.add_interface();
@@ -40,15 +32,7 @@ impl Lane {
 
     /// Adds an interface: its index in the lane.
     pub fn add_interface(&mut self) -> usize {
-        let interface = Interface {
-            name: "eth0".to_string(),
-            description: String::new(),
-            link_type: LinkType::ETHERNET,
-            snap_len: 0,
-            timestamps: TimestampSource::File,
-            part: 0,
-        };
-        self.writer.add_interface(self.ring.register(0, &interface).unwrap())
+        self.writer.add_interface(self.ring.register(0, &eth0()).unwrap())
     }
 
     /// Appends packets of these lengths to the open segment, as far as they fit.
@@ -83,7 +67,7 @@ impl Lane {
     }
 
     /// Closes the open segment, and opens another one. Returns the closed one.
-    pub fn next_segment(&mut self) -> Pinned {
+    pub fn next_segment(&mut self) -> Outgoing {
         let segment = self.segment();
         self.writer.seal();
         assert!(self.writer.claim());
@@ -92,8 +76,8 @@ impl Lane {
     }
 
     /// The newest segment.
-    pub fn segment(&self) -> Pinned {
+    pub fn segment(&self) -> Outgoing {
         let newest = self.ring.lane_next(0) - 1;
-        self.ring.pin(self.ring.segment_id(0, newest)).unwrap()
+        self.ring.pin(self.ring.segment_id(0, newest)).unwrap().into()
     }
 }

@@ -8,6 +8,8 @@ mod random;
 mod real;
 mod run;
 mod slots;
+#[path = "../small_ring/mod.rs"]
+mod small_ring;
 mod writer;
 
 use disk::{Faults, PowerDisk};

@@ -1,13 +1,14 @@
 //! The same on a real file system, by each way of writing: what was written is read, and what a run left
 //! growing is closed.
 
-use super::lane::{Lane, SEGMENT_BYTES};
+use super::lane::Lane;
+use super::small_ring::SEGMENT_BYTES;
 use super::writer::{bytes_for, create};
 use scope_folder::Folder;
-use scope_ring::Pinned;
 use scope_store::disk::Disk;
 use scope_store::files::{Event, Files};
 use scope_store::io::{self, Want};
+use scope_store::outgoing::Outgoing;
 use scope_store::recover::{Outcome, Recovery};
 use scope_store::{State, StoredFile};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ fn segments(folder: &Path) -> BTreeMap<u64, Vec<u8>> {
 fn write(lane: &mut Lane, disk: &mut dyn Disk, files: &mut Files) -> (BTreeMap<u64, Vec<u8>>, u64) {
     let (mut blocks, mut kept, mut number) = (BTreeMap::new(), 0, 0);
     let heads = Lane::new(); // of one interface, as this ring's
-    let mut begin = |disk: &mut dyn Disk, _: &Pinned| {
+    let mut begin = |disk: &mut dyn Disk, _: &Outgoing| {
         number += 1;
         create(disk, &heads, number, bytes_for(3))
     };

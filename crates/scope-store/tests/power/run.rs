@@ -10,6 +10,7 @@ use scope_store::disk::Disk;
 use scope_store::file_writer::{FilePlan, FileWriter, Kept};
 use scope_store::files::{Event, Files};
 use scope_store::head::{Head, HeadInterface};
+use scope_store::outgoing::Outgoing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -295,7 +296,7 @@ fn begin(
     number: &mut u32,
     ring: Arc<Ring>,
     bytes_max: u64,
-) -> impl FnMut(&mut dyn Disk, &Pinned) -> std::io::Result<FileWriter> {
+) -> impl FnMut(&mut dyn Disk, &Outgoing) -> std::io::Result<FileWriter> {
     move |disk, _| {
         *number += 1;
         let interfaces = ring.interfaces_from(0).into_iter().map(|entry| HeadInterface {
@@ -306,6 +307,7 @@ fn begin(
         let head = Head {
             run_id: ring.run_id(),
             volume: [9; 16],
+            volumes: Vec::new(),
             number: *number,
             segment_bytes: SEGMENT_BYTES as u32,
             link_type: LINK_TYPE,

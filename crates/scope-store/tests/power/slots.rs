@@ -1,7 +1,8 @@
 //! Slots: what flushes and closings write is valid after each of them, and what a torn one leaves proves
 //! exactly what was flushed before.
 
-use super::lane::{Lane, SEGMENT_BYTES};
+use super::lane::Lane;
+use super::small_ring::SEGMENT_BYTES;
 use proptest::prelude::*;
 use scope_packet::pcapng::{self, le32};
 use scope_packet::segment::FOOT_BYTES;

@@ -1,13 +1,15 @@
 //! One growing file, step by step: what it takes, what it reports, how it ends, and what recovery says of it.
 
 use super::disk::{Faults, PowerDisk};
-use super::lane::{Lane, SEGMENT_BYTES};
+use super::lane::Lane;
+use super::small_ring::SEGMENT_BYTES;
 use scope_packet::LinkType;
 use scope_ring::Interfaces;
 use scope_store::disk::Disk;
 use scope_store::file_writer::{FilePlan, FileWriter, Given, Kept, Stage};
 use scope_store::files::{Event, Files};
 use scope_store::head::{Head, HeadError, HeadInterface};
+use scope_store::outgoing::Outgoing;
 use scope_store::recover::{Outcome, Recovery};
 use scope_store::salvage::Cut;
 use scope_store::{State, StoredFile};
@@ -30,6 +32,7 @@ pub fn create(disk: &mut dyn Disk, lane: &Lane, number: u32, bytes_max: u64) -> 
     let head = Head {
         run_id: lane.ring.run_id(),
         volume: [1; 16],
+        volumes: Vec::new(),
         number,
         segment_bytes: SEGMENT_BYTES as u32,
         link_type: LinkType::ETHERNET,
@@ -124,7 +127,7 @@ fn a_file_keeps_to_its_limit_with_head_and_index_and_ends_in_one() {
     lane.append(&[200; 20]);
     let segment = lane.next_segment();
     let Given::Full(segment) = writer.close(&mut disk, segment) else { panic!("a fourth has no place") };
-    assert_eq!(segment.sequence(), 3);
+    assert_eq!(segment.id().sequence, 3);
     writer.end(&mut disk);
     settle(&mut disk, &mut writer);
     assert!(matches!(writer.stage(), Stage::Whole) && writer.is_over());
@@ -146,7 +149,7 @@ fn an_open_segment_moves_to_the_next_file_when_its_own_is_full_and_leaves_paddin
     lane.append(&[60; 4]);
     let known = Lane::new(); // heads of one interface, as this ring's
     let mut number = 0;
-    let mut begin = |disk: &mut dyn Disk, _: &scope_ring::Pinned| {
+    let mut begin = |disk: &mut dyn Disk, _: &Outgoing| {
         number += 1;
         create(disk, &known, number, bytes_for(1))
     };
@@ -156,7 +159,7 @@ fn an_open_segment_moves_to_the_next_file_when_its_own_is_full_and_leaves_paddin
     let index = lane.add_interface();
     lane.append_on(index, &[60; 3]);
     // Its packets have an interface that the first file's head doesn't describe.
-    let mut begin = |disk: &mut dyn Disk, _: &scope_ring::Pinned| create(disk, &lane, 2, bytes_for(2));
+    let mut begin = |disk: &mut dyn Disk, _: &Outgoing| create(disk, &lane, 2, bytes_for(2));
     files.flush(&mut disk, vec![lane.segment()], &mut begin).unwrap();
     assert!(bytes_of(&disk, &growing(1)).is_some(), "until the next file has kept it");
     settle_all(&mut disk, &mut files);
@@ -171,6 +174,31 @@ fn an_open_segment_moves_to_the_next_file_when_its_own_is_full_and_leaves_paddin
     let file = stored(&bytes_of(&disk, &name(2)).unwrap());
     let mut bytes = Vec::new();
     assert_eq!(file.read_segment(0, &mut bytes).unwrap().foot().packets, 7);
+}
+
+#[test]
+fn behind_files_that_were_ended_a_new_one_grows() {
+    let (mut disk, mut lane) = (PowerDisk::new(7), Lane::new());
+    let mut files = Files::new();
+    let (known, mut number) = (Lane::new(), 0);
+    let mut begin = |disk: &mut dyn Disk, _: &Outgoing| {
+        number += 1;
+        create(disk, &known, number, bytes_for(4))
+    };
+    for round in 0..4 {
+        lane.append(&[60; 4]);
+        let segment = lane.next_segment();
+        assert!(files.close(&mut disk, segment, &mut begin).is_ok());
+        settle_all(&mut disk, &mut files);
+        if round == 0 {
+            files.end(&mut disk); // it has grown for long enough
+            settle_all(&mut disk, &mut files);
+        }
+    }
+    files.end(&mut disk);
+    settle_all(&mut disk, &mut files);
+    let segments = |number| stored(&bytes_of(&disk, &name(number)).unwrap()).segments().len();
+    assert_eq!([segments(1), segments(2)], [1, 3]);
 }
 
 #[test]
@@ -199,9 +227,9 @@ fn an_error_of_the_disk_ends_the_file_gives_back_the_pins_and_says_what_is_not_s
     lane.append(&[60; 5]);
     let first = lane.next_segment();
     let known = Lane::new();
-    let mut begin = |disk: &mut dyn Disk, _: &scope_ring::Pinned| create(disk, &known, 1, bytes_for(4));
+    let mut begin = |disk: &mut dyn Disk, _: &Outgoing| create(disk, &known, 1, bytes_for(4));
     assert!(files.close(&mut disk, first, &mut begin).is_ok());
-    files.flush(&mut disk, Vec::new(), &mut begin).unwrap();
+    files.flush(&mut disk, Vec::<Outgoing>::new(), &mut begin).unwrap();
     settle_all(&mut disk, &mut files);
     lane.append(&[60; 4]);
     let second = lane.next_segment();

@@ -444,6 +444,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("dump-budget", "\"1GiB\""),
         ("ring-out", "\"r.pcapng\""),
         ("store-file", "\"64MiB\""),
+        ("store-filter", "\"udp\""),
+        ("store-snap", "\"96\""),
         ("store-flush", "\"5s\""),
         ("store-behind", "\"10%\""),
         ("store-chain", "true"),

@@ -16,11 +16,17 @@ use std::time::Duration;
 
 /// Commands at once at most.
 const EXEC_MAX: u64 = 256;
-/// The folder for dumps and the log, absolute, and how dumps are written.
-pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> (Option<PathBuf>, DumpPlan) {
+/// The folder for dumps and the log, absolute, and how dumps are written; `has_dumps`: there has to be a place for
+/// them.
+pub fn plan(
+    args: &RunArgs,
+    look: Look<'_>,
+    has_dumps: bool,
+    faults: &mut Faults<'_>,
+) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
         Some(path) => writable_folder(path, "out", look, faults),
-        None if args.write.is_some() => None,
+        None if args.write.is_some() || !has_dumps => None,
         None => {
             let (out, write) = (Setting::of("out").example("DIR"), Setting::of("write").example("FILE"));
             let fault = Fault::of("out").cause("there is no folder for dumps and the log").missing();

@@ -55,7 +55,14 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_
             Ok(SourceSpec { plan, share, prefilter, placement }) => {
                 let group = share.map_or(ClaimGroup::COMMON, |_| ClaimGroup::of_share(shares.len()));
                 shares.extend(share.map(|percent| Share { percent, lanes: 1 }));
-                entries.push(SourceEntry { spec, plan, group, prefilter: None, pinning: Pinning::Anywhere });
+                entries.push(SourceEntry {
+                    spec,
+                    plan,
+                    group,
+                    prefilter: None,
+                    pinning: Pinning::Anywhere,
+                    follow: None,
+                });
                 written.push(Written { prefilter, placement });
             }
             Err(found) => {

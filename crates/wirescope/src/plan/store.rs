@@ -4,17 +4,19 @@ use super::faults::{Faults, bad, such_as};
 use super::{Look, duration};
 use crate::args::RunArgs;
 use scope_engine::{StorePlan, VolumePlan};
-use scope_fault::{Fault, Setting, sentence};
-use scope_packet::segment::SEGMENT_BYTES_MAX;
+use scope_fault::{Fault, Setting, Subject, sentence};
+use scope_filter::{Filter, VlanRule};
+use scope_packet::LinkType;
+use scope_packet::segment::{KEPT_BYTES_MAX, SEGMENT_BYTES_MAX};
 use scope_ring::RingConfig;
+use scope_spelling::figures::counted;
 use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
+use scope_store::head::{FILTER_BYTES_MAX, VOLUMES_MAX};
 use scope_store::retain::Bounds;
 use scope_store::volume::Place;
 use std::path::Path;
 use std::time::Duration;
 
-/// Volumes of one run at most.
-const VOLUMES_MAX: usize = 64;
 /// Shortest and longest time between two flushes.
 const FLUSH_NS: std::ops::RangeInclusive<i64> = 10_000_000..=3_600_000_000_000;
 /// Smallest and largest file of a volume.
@@ -25,6 +27,7 @@ const FILE_BYTES_MAX: u64 = 1 << 40;
 pub fn plan(
     args: &RunArgs,
     ring: &RingConfig,
+    (link_types, vlan): (&[LinkType], VlanRule),
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> (Option<StorePlan>, Vec<Bounds>) {
@@ -43,6 +46,9 @@ pub fn plan(
         let fault = Fault::of("store").cause(format!("{} volumes are too many", args.store.len()));
         faults.add(fault.remedy(format!("at most {VOLUMES_MAX}")));
     }
+    let filters: Vec<_> =
+        args.store_filter.iter().map(|text| filter(text, link_types, vlan, faults)).collect();
+    let snaps: Vec<_> = args.store_snap.iter().map(|text| snap(text, faults)).collect();
     let places: Vec<Option<Place>> = args.store.iter().map(|path| place(path, look, faults)).collect();
     let known: Vec<Place> = places.iter().flatten().cloned().collect();
     for fault in Place::faults_together(&known, args.out.as_deref().filter(|_| look == Look::Machine)) {
@@ -59,7 +65,8 @@ pub fn plan(
                 faults.add(fault);
             }
         }
-        volumes.push(VolumePlan { folder, file_bytes });
+        let (filter, snap) = (nth(&filters, index).cloned().flatten(), nth(&snaps, index).copied().flatten());
+        volumes.push(VolumePlan { folder, file_bytes, filter, snap });
     }
     let plan = StorePlan {
         volumes,
@@ -77,6 +84,8 @@ fn without_a_store(args: &RunArgs, faults: &mut Faults<'_>) {
         ("store-age", !args.store_age.is_empty()),
         ("store-min-free", !args.store_min_free.is_empty()),
         ("store-file", !args.store_file.is_empty()),
+        ("store-filter", !args.store_filter.is_empty()),
+        ("store-snap", !args.store_snap.is_empty()),
         ("store-chain", args.store_chain),
     ];
     for (key, _) in given.iter().filter(|(_, given)| *given) {
@@ -105,7 +114,7 @@ fn default_file(bounds: &Bounds, total: u64) -> u64 {
 }
 
 /// The n-th value of a list that has one for each volume, or one for all.
-fn nth(values: &[String], index: usize) -> Option<&String> {
+fn nth<T>(values: &[T], index: usize) -> Option<&T> {
     if values.len() == 1 { values.first() } else { values.get(index) }
 }
 
@@ -116,11 +125,14 @@ fn bounds(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<Bounds> {
         ("store-age", &args.store_age),
         ("store-min-free", &args.store_min_free),
         ("store-file", &args.store_file),
+        ("store-filter", &args.store_filter),
+        ("store-snap", &args.store_snap),
     ];
     for (key, list) in lists {
         if !args.store.is_empty() && list.len() > 1 && list.len() != args.store.len() {
             let (given, volumes) = (list.len(), args.store.len());
-            let cause = format!("{given} values for {volumes} volumes");
+            let volumes = counted(volumes as u64, "volume");
+            let cause = format!("{given} values for {volumes}");
             let remedy = sentence!["write one for all, or one for each ", Setting::of("store")];
             faults.add(Fault::of(key).cause(cause).remedy(remedy));
         }
@@ -202,6 +214,36 @@ fn file_bytes(args: &RunArgs, index: usize, faults: &mut Faults<'_>) -> Option<u
     if index == 0 || args.store_file.len() > 1 {
         faults.add(fault); // a single one is all volumes'
     }
+    None
+}
+
+/// Which packets a volume stores; `None`: all.
+fn filter(text: &str, link_types: &[LinkType], vlan: VlanRule, faults: &mut Faults<'_>) -> Option<Filter> {
+    let of = Subject::setting("store-filter");
+    let filter = Filter::compile(text, vlan, link_types);
+    let filter = filter.map_err(|error| faults.add(error.fault().of_subject(of))).ok()?;
+    if filter.text().len() > FILTER_BYTES_MAX {
+        let cause = format!("{} bytes of text are too long for the head of a file", filter.text().len());
+        faults
+            .add(Fault::of("store-filter").cause(cause).remedy(format!("at most {FILTER_BYTES_MAX} bytes")));
+    }
+    (!filter.is_everything()).then_some(filter)
+}
+
+/// Bytes of a packet that a volume stores at most.
+fn snap(text: &str, faults: &mut Faults<'_>) -> Option<u32> {
+    let fault = match parse_size(text) {
+        Ok(bytes) if (1..=KEPT_BYTES_MAX as u64).contains(&bytes) => return Some(bytes as u32),
+        Ok(0) => Fault::of("store-snap")
+            .value(text, "leaves nothing of a packet")
+            .remedy("omit it for whole packets"),
+        Ok(_) => {
+            let fault = Fault::of("store-snap").value(text, "is more than is ever kept of a packet");
+            fault.remedy(format!("write at most {KEPT_BYTES_MAX}"))
+        }
+        Err(cause) => bad(Fault::of("store-snap"), cause).remedy(such_as("store-snap", "128")),
+    };
+    faults.add(fault);
     None
 }
 

@@ -5,7 +5,7 @@ use scope_fault::Fault;
 use scope_spelling::printable::printable;
 use scope_spelling::time::iso;
 use scope_store::verify::{
-    ChainReport, Damage, FileReport, Form, Missing, Progress, Report, StoreReport, Verdict,
+    ChainReport, Damage, FileReport, Form, Missing, Partial, Progress, Report, StoreReport, Verdict,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -13,6 +13,9 @@ use std::path::Path;
 /// Damaged places, spans that lack packets and faults of a chain that are shown of one file or store; the JSON
 /// object has more.
 const SHOWN_MAX: usize = 50;
+
+/// Why no chain may have a head that was noted.
+const HEAD_MISSING: &str = "lines were changed or cut off, or it is too old for the chain";
 
 /// A line for each file, what is known of stores, the spans that lack packets, and what it comes to.
 pub fn words(report: &Report) -> String {
@@ -33,8 +36,15 @@ pub fn words(report: &Report) -> String {
             missing(&mut text, &entry.path, rows);
         }
     }
+    for entry in report.partial.iter().take(SHOWN_MAX) {
+        partial(&mut text, entry);
+    }
+    if report.partial.len() > SHOWN_MAX {
+        let more = (report.partial.len() - SHOWN_MAX) as u64;
+        line(&mut text, &format!("and {} of which volumes weren't given", counted(more, "more run")));
+    }
     for head in &report.heads_missing {
-        line(&mut text, &format!("damaged  no chain has the head {head}: lines were changed, or cut off"));
+        line(&mut text, &format!("damaged  no chain has the head {head}: {HEAD_MISSING}"));
     }
     line(&mut text, &total(report));
     text
@@ -62,6 +72,10 @@ fn store(text: &mut String, store: &StoreReport, report: &Report) {
     }
     if let Some(entry) = &store.chain {
         chain(text, entry);
+    }
+    if store.of_other_volumes > 0 {
+        let count = counted(store.of_other_volumes, "file");
+        line(text, &format!("moved    {count} of another volume: copied here, or the mark was made anew"));
     }
     let foreign = &store.foreign;
     if foreign.count > 0 {
@@ -146,6 +160,14 @@ fn missing(text: &mut String, path: &Path, rows: Vec<&Missing>) {
     }
 }
 
+/// A run of which only some volumes were given.
+fn partial(text: &mut String, Partial { run_id, given, volumes }: &Partial) {
+    let (run, were) = (hex(&run_id[..4]), if *given == 1 { "was" } else { "were" });
+    let others = if volumes - given == 1 { "other" } else { "others" };
+    let rest = format!("packets may be in the {others}");
+    line(text, &format!("run {run}: {given} of {volumes} volumes {were} given; {rest}"));
+}
+
 /// How many packets are missing.
 fn lost(row: &Missing) -> String {
     match (row.lost_min, row.lost_max) {
@@ -183,10 +205,15 @@ pub fn object(report: &Report) -> Value {
         "packets": report.files.iter().map(|file| file.packets).sum::<u64>(),
         "bytes": report.files.iter().map(|file| file.bytes).sum::<u64>(),
         "segments_twice": report.twice,
+        "volumes_missing": report.partial.iter().map(partial_object).collect::<Vec<_>>(),
         "heads_missing": report.heads_missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "files": report.files.iter().map(file_object).collect::<Vec<_>>(),
         "stores": report.stores.iter().map(store_object).collect::<Vec<_>>(),
     })
+}
+
+fn partial_object(Partial { run_id, given, volumes }: &Partial) -> Value {
+    json!({"run": hex(run_id), "given": given, "volumes": volumes})
 }
 
 fn store_object(store: &StoreReport) -> Value {
@@ -196,6 +223,7 @@ fn store_object(store: &StoreReport) -> Value {
         "verdict": store.verdict().name(),
         "written": store.is_written,
         "foreign": {"files": store.foreign.count, "names": names},
+        "of_other_volumes": store.of_other_volumes,
         "chain": store.chain.as_ref().map(chain_object),
         "unread": store.unread.as_ref().map(Fault::to_json),
     })

@@ -1,0 +1,94 @@
+//! Files that dead runs left growing, or that the disk failed in this run: closed step by step, between other
+//! work.
+
+use crate::account::Account;
+use crate::chaining::Whole;
+use crate::closing;
+use crate::disk::{Disk, Standing};
+use crate::file_writer::FileWriter;
+use crate::files::Files;
+use crate::maker::Maker;
+use crate::recover::{Outcome, Recovery};
+use crate::report::News;
+use std::path::{Path, PathBuf};
+
+/// What is to be closed.
+pub(crate) struct Mending {
+    recovery: Option<Recovery>,
+    disk: Box<dyn Disk + Send>,
+    /// Growing names of files that the disk failed in this run.
+    failed: Vec<PathBuf>,
+}
+
+impl Mending {
+    /// `left` are the growing files of dead runs; `disk` is nobody else's.
+    pub fn new(left: Vec<Standing>, disk: Box<dyn Disk + Send>) -> Mending {
+        let recovery = (!left.is_empty()).then(|| Recovery::new(left));
+        Mending { recovery, disk, failed: Vec::new() }
+    }
+
+    /// The disk failed the file that would have got this name: it is closed once the disk works again.
+    pub fn add(&mut self, name: &Path) {
+        self.failed.push(closing::growing(name));
+    }
+
+    /// Begins the work on files that failed, where the writer has nothing of them any more.
+    fn begin<'a>(&mut self, disk: &mut dyn Disk, files: impl Iterator<Item = &'a Files>) {
+        let growing: Vec<PathBuf> =
+            files.flat_map(Files::writers).map(FileWriter::name).map(closing::growing).collect();
+        let (wait, ready): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.failed).into_iter().partition(|failed| growing.contains(failed));
+        self.failed = wait;
+        let Ok(standing) = disk.list() else { return };
+        let left: Vec<_> = standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
+        self.recovery = (!left.is_empty()).then(|| Recovery::new(left));
+    }
+
+    /// One step: whether there is more, and the file that is whole by it. While the disk refuses (`works` is
+    /// false), files that it failed wait.
+    pub fn step<'a>(
+        &mut self,
+        works: bool,
+        disk: &mut dyn Disk,
+        files: impl Iterator<Item = &'a Files>,
+        maker: &mut Maker,
+        account: &mut Account,
+    ) -> (bool, Option<Whole>) {
+        if works && self.recovery.is_none() && !self.failed.is_empty() {
+            self.begin(disk, files);
+        }
+        let Some(recovery) = &mut self.recovery else { return (false, None) };
+        let mut whole = None;
+        if let Some(done) = recovery.step(&mut *self.disk) {
+            let path = account.report.path.display().to_string();
+            let growing = done.name.display();
+            match done.outcome {
+                Outcome::Closed(name) => {
+                    maker.inventory.closed(disk, &name, &done.holds, None);
+                    let bytes = maker.inventory.bytes_of(&name);
+                    let cut_off = Some(done.cut.packets);
+                    whole = Some(Whole { name, holds: done.holds, bytes, cut_off, run_id: done.run_id });
+                }
+                Outcome::Removed => {
+                    if let Some(name) = closing::whole(&done.name) {
+                        maker.inventory.gone(&name);
+                    }
+                }
+                Outcome::Unreadable(error) => {
+                    account
+                        .note(News::Warning(format!("{path}: {growing}: {error}; the file stays as it is")));
+                }
+                Outcome::Failed(error) => {
+                    account.note(News::Warning(format!(
+                        "{path}: {growing}: {error}; the next run tries again to close it"
+                    )));
+                }
+            }
+        }
+        let over = recovery.is_over();
+        if over {
+            self.recovery = None;
+        }
+        (!over, whole)
+    }
+}
