@@ -149,16 +149,15 @@ impl Scene {
             40 => self.disk.fill(),
             46 => self.disk.relieve(),
             48 => {
-                let note = ["hold", "add", "--note", "soak", "--from", "2000-01-01", "--to", "2100-01-01"];
-                ask(&self.program, &[&note, &["--store", text(&self.stores[1])?][..]].concat(), &[0])
-                    .map(drop)
+                let span = ["--from", "2000-01-01 00:00", "--to", "2100-01-01 00:00"];
+                let hold = ["hold", "add", "--note", "soak", "--store", text(&self.stores[1])?];
+                ask(&self.program, &[&hold[..], &span].concat(), &[0]).map(drop)
             }
             55 => self.happens("held", 1),
             56 => {
                 let store = text(&self.stores[1])?;
                 let list = ask(&self.program, &["hold", "list", "--store", store], &[0])?;
-                let id =
-                    list.lines().flat_map(str::split_whitespace).find(|word| word.parse::<u64>().is_ok());
+                let id = list.split([' ', ':']).find(|word| word.parse::<u64>().is_ok());
                 let id = id.with_context(|| format!("no number of a hold in '{list}'"))?;
                 ask(&self.program, &["hold", "remove", id, "--store", store], &[0]).map(drop)
             }

@@ -112,6 +112,43 @@ fn a_worker_that_can_wait_waits_for_what_is_taken_and_not_done_whatever_the_orde
     });
 }
 
+#[test]
+fn workers_that_are_let_go_overrun_a_reader_which_knows_what_it_missed() {
+    const PACKETS: u64 = 3000;
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(4)).take(4, 1));
+    std::thread::scope(|scope| {
+        let own = &ring;
+        let feeder = scope.spawn(move || {
+            for number in 0..PACKETS {
+                let head = stand::head(1000, number as i64);
+                let data = stand::bytes_of(0, number, 1000);
+                while matches!(writer.append(0, &head, KeyEntry::default(), &data), Append::NeedsSegment) {
+                    while own.must_wait(0) || !writer.claim_unneeded() {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            writer.commit();
+            writer.seal();
+        });
+        while !ring.must_wait(0) {
+            std::thread::yield_now();
+        }
+        let first = reader.take().expect("a segment");
+        reader.let_workers_go();
+        feeder.join().unwrap();
+        let (mut seen, mut next) = (0, Some(first));
+        while let Some(taken) = next {
+            seen += taken.missed.packets + numbers(&taken).len() as u64;
+            reader.done(taken.pinned.id());
+            next = reader.take();
+        }
+        assert_eq!(seen, PACKETS);
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -11,7 +11,7 @@
 //! ```
 //! The work goes in steps. A stop between two of them, or in the middle of one, loses nothing: what a slot
 //! proves is the same when it is looked at again, until the file has its name. A file of which nothing is
-//! proven is removed.
+//! proven is removed, and so is one of which nothing was ever written.
 //!
 //! A segment that was open when its file ended has a slot in the next one, too. What a newer file has of it
 //! is safe before an older one is walked, so the older one leaves it out if that is as much. Files get their
@@ -147,6 +147,13 @@ impl Recovery {
 
     fn begin(&mut self, disk: &mut dyn Disk, standing: &Standing) -> Option<Recovered> {
         let mut report = Recovered::nothing_yet(&standing.name);
+        if standing.len == 0 {
+            // Not even its head was written: a disk that failed leaves such files at each try.
+            let folder = folder_of(&standing.name);
+            let removed = disk.remove(&standing.name).and_then(|()| disk.sync_names(folder));
+            report.outcome = removed.map_or_else(Outcome::Failed, |()| Outcome::Removed);
+            return Some(report);
+        }
         match open(disk, standing) {
             Ok(opened) => {
                 report.run_id = opened.0.run_id;

@@ -276,7 +276,7 @@ fn recovery_closes_what_is_proven_counts_what_is_cut_off_and_leaves_what_it_cann
     torn[4096 + SEGMENT_BYTES + 3 * 92 + 40] ^= 1; // in a packet of the second flush
     let mut headless = part;
     headless[0] ^= 1;
-    for (number, bytes) in [(3, torn), (4, headless)] {
+    for (number, bytes) in [(3, torn), (4, headless), (5, Vec::new())] {
         disk.add(&growing(number), bytes);
     }
     let mut recovery = Recovery::new(disk.list().unwrap());
@@ -284,7 +284,8 @@ fn recovery_closes_what_is_proven_counts_what_is_cut_off_and_leaves_what_it_cann
     while !recovery.is_over() {
         reports.extend(recovery.step(&mut disk));
     }
-    let [headless, empty, open, torn] = &reports[..] else { panic!("{reports:?}") };
+    let [unwritten, headless, empty, open, torn] = &reports[..] else { panic!("{reports:?}") };
+    assert!(matches!(unwritten.outcome, Outcome::Removed) && bytes_of(&disk, &growing(5)).is_none());
     assert!(matches!(headless.outcome, Outcome::Unreadable(HeadError::Foreign { at: 0, .. })));
     assert!(bytes_of(&disk, &growing(4)).is_some());
     assert!(matches!(&torn.outcome, Outcome::Closed(whole) if *whole == name(3)));

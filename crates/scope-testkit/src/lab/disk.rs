@@ -2,7 +2,7 @@
 //! can be frozen, full, failing, read-only or gone.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::{File, Permissions, read_to_string, remove_file, set_permissions};
+use std::fs::{File, Permissions, read_link, read_to_string, remove_file, set_permissions, write};
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
@@ -27,8 +27,8 @@ pub struct Disk {
     path: PathBuf,
     /// Keeps the file system frozen; it thaws it when its input ends, so also when this process is killed.
     freezer: Option<Child>,
-    /// The device of a file system of its own.
-    device: String,
+    /// The device of a file system of its own: it stays as long as it is open.
+    device: Option<File>,
 }
 
 /// The file that fills the disk.
@@ -91,7 +91,7 @@ impl Disk {
     /// The system's.
     pub fn mount(kind: Kind, path: &Path) -> Result<Disk> {
         let at = path.to_str().context("the path of the folder is no UTF-8")?;
-        let mut device = String::new();
+        let mut device = None;
         match kind {
             Kind::Plain => {}
             Kind::Small(kib) => {
@@ -103,10 +103,11 @@ impl Disk {
                 let layout = ["-b", "4096", "-E", "packed_meta_blocks=1", "-J", "size=4"];
                 run("mkfs.ext4", &[&["-q", "-F"], &layout[..], &[&image]].concat())?;
                 run("mount", &["-o", "loop", &image, at])?;
-                let mounts = read_to_string("/proc/self/mounts")?;
+                let mounts = read_to_string("/proc/thread-self/mounts")?;
                 let own = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some(at));
                 let own = own.and_then(|line| line.split(' ').next());
-                device = own.context("the file system isn't among the mounted ones")?.to_string();
+                let own = own.context("the file system isn't among the mounted ones")?;
+                device = Some(File::options().read(true).write(true).open(own)?);
             }
         }
         Ok(Disk { kind, path: path.to_path_buf(), freezer: None, device })
@@ -148,7 +149,7 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn end_at(&self, mib: Option<u64>) -> Result<()> {
-        let device = File::options().read(true).write(true).open(&self.device)?;
+        let device = self.device.as_ref().context("it has no device of its own")?;
         let begun = Instant::now();
         loop {
             let mut info: LoopInfo = [0; 29];
@@ -163,18 +164,30 @@ impl Disk {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
-            ensure!(begun.elapsed() < LOOP_MAX, "{} takes no other end: {error}", self.device);
+            ensure!(begun.elapsed() < LOOP_MAX, "the disk takes no other end: {error}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Nothing may be changed on it, or everything again.
+    /// Its file system finds itself broken, and lets nothing be changed any more until it is mounted again.
     ///
     /// # Errors
-    /// The system's: some file is open for writing.
-    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
-        let option = if read_only { "remount,ro" } else { "remount,rw" };
-        run("mount", &["-o", option, self.path.to_str().unwrap_or_default()])
+    /// The system's.
+    pub fn break_down(&self) -> Result<()> {
+        let at = self.path.to_str().unwrap_or_default();
+        run("mount", &["-o", "remount,errors=remount-ro", at])?;
+        Ok(write(self.of_kernel()?.join("trigger_fs_error"), "on purpose")?)
+    }
+
+    /// The kernel's folder of its file system.
+    fn of_kernel(&self) -> Result<PathBuf> {
+        let device = self.device_path()?;
+        Ok(Path::new("/sys/fs/ext4").join(device.file_name().context("a device without a name")?))
+    }
+
+    fn device_path(&self) -> Result<PathBuf> {
+        let device = self.device.as_ref().context("it has no device of its own")?;
+        Ok(read_link(format!("/proc/self/fd/{}", device.as_raw_fd()))?)
     }
 
     /// Takes it away from its folder, whoever uses it.
@@ -185,12 +198,13 @@ impl Disk {
         run("umount", &["-l", self.path.to_str().unwrap_or_default()])
     }
 
-    /// Mounts a file system of its own again that somebody still uses.
+    /// Mounts a file system of its own again.
     ///
     /// # Errors
     /// The system's.
     pub fn mount_again(&self) -> Result<()> {
-        run("mount", &[&self.device, self.path.to_str().unwrap_or_default()])
+        let device = self.device_path()?;
+        run("mount", &[device.to_str().unwrap_or_default(), self.path.to_str().unwrap_or_default()])
     }
 
     /// Nothing that is written gets on from now on, until [`Disk::thaw`].
@@ -233,7 +247,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = self.thaw();
-        if !self.device.is_empty() {
+        if self.device.is_some() {
             let _ = self.end_at(None);
         }
         if self.kind != Kind::Plain {
