@@ -1,6 +1,7 @@
 #!/bin/sh
 # Fuzzes the parsers of foreign bytes with libFuzzer: builds the targets, runs each on its kept corpus, then tries new inputs.
-# The compiler is the stable one; without the address sanitizer, which isn't: the parsers are safe Rust.
+# The compiler is the stable one; without the address sanitizer, which isn't. The parsers are safe Rust,
+# but for zstd: its C library is built without coverage and without checks of memory, so here only what it gives back is fuzzed.
 #
 # usage: fuzz.sh SECONDS [TARGET...]       seconds of new inputs for each target; 0: the kept corpus alone
 #        fuzz.sh merge [TARGET...]         puts into the kept corpus what was found since and reaches something new

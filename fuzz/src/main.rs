@@ -17,6 +17,7 @@ mod stored;
 mod system;
 mod targets;
 mod text;
+mod volume;
 
 use std::sync::OnceLock;
 

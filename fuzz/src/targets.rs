@@ -1,12 +1,12 @@
 //! The targets, by name: each takes any bytes and panics where something is wrong.
 
-use crate::{capture, packet, stored, system, text};
+use crate::{capture, packet, stored, system, text, volume};
 
 /// What is done with an input.
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 21] = [
+pub const ALL: [(&str, Target); 27] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
     ("compressed", capture::compressed),
@@ -16,6 +16,12 @@ pub const ALL: [(&str, Target); 21] = [
     ("fill", packet::fill),
     ("segment", packet::segment),
     ("stored", stored::check),
+    ("verify", volume::verify),
+    ("verify_stored", volume::verify_stored),
+    ("chain", volume::chain),
+    ("holds", volume::holds),
+    ("store_mark", volume::store_mark),
+    ("store_name", volume::store_name),
     ("filter", text::filter),
     ("template", text::template),
     ("toml", text::toml),

@@ -103,7 +103,8 @@ impl Statement {
 /// `TIME to TIME`.
 fn span(text: &str) -> Option<(i64, i64)> {
     let (from, to) = text.split_once(" to ")?;
-    Some((parse_time_ns(from).ok()?, parse_time_ns(to).ok()?))
+    let (from_ns, to_ns) = (parse_time_ns(from).ok()?, parse_time_ns(to).ok()?);
+    Some((from_ns.min(to_ns), from_ns.max(to_ns))) // whoever wrote it
 }
 
 /// The numbers of `at least 5 and at most 9 packets are missing`.
@@ -112,7 +113,8 @@ fn bounds(text: &str) -> (u64, Option<u64>) {
     if text.starts_with("no packet was lost") {
         return (0, Some(0));
     }
-    (number("at least ").unwrap_or(0), number("at most "))
+    let least = number("at least ").unwrap_or(0);
+    (least, number("at most ").map(|most: u64| most.max(least)))
 }
 
 /// `TIME to TIME REASON`, and perhaps `, 5 to 9 packets` or `, at least 5 packets`. A reason of a later version
@@ -126,7 +128,10 @@ fn gap(text: &str) -> Option<Missing> {
     let words = count.strip_suffix(" packets").unwrap_or_default();
     let (lost_min, lost_max) = match (words.strip_prefix("at least "), words.split_once(" to ")) {
         (Some(least), _) => (least.parse().ok()?, None),
-        (_, Some((least, most))) => (least.parse().ok()?, Some(most.parse().ok()?)),
+        (_, Some((least, most))) => {
+            let (least, most): (u64, u64) = (least.parse().ok()?, most.parse().ok()?);
+            (least.min(most), Some(least.max(most)))
+        }
         _ => (0, None),
     };
     Some(Missing {
@@ -188,6 +193,20 @@ mod tests {
             (1_000_000_000, Some(2_500_000_000))
         );
         assert_eq!(report.verdict(), super::super::Verdict::Lost);
+    }
+
+    #[test]
+    fn what_is_the_wrong_way_round_is_turned() {
+        let report = check(
+            "packets: 0\nincomplete: at least 5 packets are missing\n\
+             gap: 1970-01-01T00:00:03Z to 1970-01-01T00:00:01Z kernel, 9 to 5 packets",
+            0,
+        );
+        let gap = &report.missing[0];
+        assert_eq!((gap.from_ns, gap.to_ns), (1_000_000_000, Some(3_000_000_000)));
+        assert_eq!((gap.lost_min, gap.lost_max), (5, Some(9)));
+        let report = check("packets: 0\nincomplete: at least 9 and at most 5 packets are missing", 0);
+        assert_eq!((report.missing[0].lost_min, report.missing[0].lost_max), (9, Some(9)));
     }
 
     #[test]
