@@ -251,8 +251,7 @@ pub const IMPORT_EXAMPLES: &str = "\
 Exit codes:
   0  all packets of the files are in the store
   1  something is not: a file is damaged or truncated, or the disk failed
-  2  refused before anything was read, for example, a file that was imported
-     before
+  2  refused before anything was read: a file was imported before, perhaps
 
 Examples:
   # captures of other programs, beside what is recorded
