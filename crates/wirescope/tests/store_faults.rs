@@ -115,6 +115,12 @@ impl Stand {
         wait_until(state, || self.status(volume).1 == state);
     }
 
+    /// Waits until packets are missed.
+    fn wait_for_misses(&self) {
+        let missed = |line: &Value| line["stores"][0]["missed"]["packets"].as_u64() > Some(0);
+        wait_until("missed packets", || self.lines().iter().any(missed));
+    }
+
     /// Every packet is accounted for in every line, and none was lost in front of the ring.
     fn check_law(&self) {
         let mut checked = 0;
@@ -178,6 +184,7 @@ fn a_full_disk_is_told_capture_goes_on_and_room_is_used_when_it_is_there() {
     disk.fill().unwrap();
     stand.wait_told(0, "full", 1);
     stand.wait_status(0, "full");
+    stand.wait_for_misses();
     disk.relieve().unwrap();
     stand.wait_told(0, "writing", 1);
     stand.wait_stored(0);
