@@ -234,7 +234,7 @@ fn a_disk_that_fails_is_tried_again_and_the_other_volume_takes_its_share() {
 #[test]
 fn a_disk_that_stalls_holds_up_neither_capture_nor_dumps_nor_the_end() {
     let Some((stand, mut disk)) = Stand::with_disk(&["disk/a", "b"]) else { return };
-    let started = stand.start(TRAFFIC, &[]);
+    let started = stand.start(TRAFFIC, &["--before", "1s"]);
     stand.wait_stored(0);
     disk.freeze().unwrap();
     stand.wait_told(0, "stalled", 1);
@@ -382,7 +382,7 @@ fn clocks_that_step_back_and_other_segment_sizes_between_runs_change_nothing() {
     let stand = Stand::new(&["a"]);
     let runs = [(0, "64KiB"), (-3_600_000_000_000, "256KiB"), (-7_200_000_000_000, "2MiB")];
     for (step_ns, segment) in runs {
-        let source = stand.place.source_of("in.pcap", &packets(BEGIN_NS + step_ns, 1000, 12_000, false));
+        let source = stand.place.source_of("in.pcap", &packets(BEGIN_NS + step_ns, 1000, 20_000, false));
         let orders = ["--source", &source, "--store", text(&stand.stores[0]), "--ring", "64MiB"];
         let more = ["--segment", segment, "--store-budget", "400MiB", "--store-file", "8MiB"];
         let done = stand.place.run(&[&orders[..], &more].concat());
@@ -420,7 +420,7 @@ fn damaged_files_of_earlier_runs_hinder_no_run_and_stay() {
     let after: Vec<Vec<u8>> = stored.iter().map(|file| fs::read(file).unwrap()).collect();
     assert!(before == after, "what is damaged stays as it is");
     let verified = stand.verify();
-    assert_eq!(verified.code(), Some(2), "one is empty, the others damaged: {}", verified.stdout);
+    assert_eq!(verified.code(), Some(1), "{}", verified.stdout);
     // The others and their budget are kept all the same.
     let more = ["--store-budget", "40MiB"];
     let done = stand.start("synth:packets=60k,size=1000,pace=max,seed=4", &more).finish(LIMIT);
