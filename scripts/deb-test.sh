@@ -38,6 +38,12 @@ contents() {
     [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope' ] ||
         fail 'the settings are no conffiles'
     dpkg-deb -f "$package" Depends | grep -q 'libc6 (>= .*libpcap0.8 (>= ' || fail 'its libraries are missing in Depends'
+    unit=$work/pages/lib/systemd/system/wirescope.service
+    # The store writes straight from the ring: its memory is registered, which counts as locked.
+    grep -qx 'LimitMEMLOCK=infinity' "$unit" || fail 'the service may not lock the memory of its ring'
+    for folder in $(sed -n 's/^StateDirectory=//p' "$unit"); do echo "/var/lib/$folder"; done >"$work/state"
+    stores=$(sed -n 's/^#store = \["\(.*\)"\]$/\1/p' "$work/pages/etc/wirescope/wirescope.toml")
+    grep -qxF "${stores:?the settings name no store}" "$work/state" || fail "the service may not write to the store of its settings, $stores"
     for script in postinst prerm postrm; do
         dpkg-deb -I "$package" $script | sh -n || fail "$script is no shell script"
         if dpkg-deb -I "$package" $script | grep -E 'systemctl.*(start|enable)|deb-systemd-invoke|invoke-rc'; then
@@ -82,6 +88,7 @@ installed() {
         wirescope run --source synth:rate=10k,time=1s,trigger-at=500ms --ring 64MiB --trigger 'udp port 60000' \
         --before 100ms --after 100ms --out /var/lib/wirescope
     rotated
+    stored
     # Settings of one's own survive another installation; dumps survive everything.
     echo '# mine' >>"$root/etc/wirescope/wirescope.toml"
     check 'installing again' in_root dpkg -i "/$name.deb"
@@ -91,6 +98,7 @@ installed() {
     check 'purging' in_root dpkg -P $name
     [ ! -e "$root/etc/wirescope/wirescope.toml" ] || fail 'settings stay after a purge'
     ls "$root"/var/lib/wirescope/*.pcapng >/dev/null || fail 'dumps are gone after a purge'
+    ls "$root"/var/lib/wirescope-store/*/*.pcapng >/dev/null || fail 'the store is gone after a purge'
     echo 'installed, run, installed again, removed, purged: as it should be'
 }
 
@@ -116,6 +124,30 @@ rotated() {
     in_root sh -c 'kill -INT $(cat /var/lib/wirescope/pid)'
     wait
     rm "$folder/pid"
+}
+
+# A run stores by the settings of the package, whose lines for the store are made valid, as far as the service's restrictions can be
+# had without a service manager: its user, no capabilities and none to gain, its limits, and nothing to write to but its folders.
+stored() {
+    folder=/var/lib/wirescope-store
+    sed -i -e 's/^#store/store/' "$root/etc/wirescope/wirescope.toml"
+    in_root install -d -o wirescope -g wirescope -m 0750 $folder # as the service manager does
+    for writable in /var/lib/wirescope $folder; do mount --bind "$root$writable" "$root$writable"; done
+    mount -t tmpfs tmpfs "$root/tmp"
+    mount -o remount,bind,ro "$root"
+    memlock=--memlock=unlimited
+    in_root prlimit $memlock true 2>/dev/null || memlock= # not even root may here; then the kernel may refuse to register the ring
+    # shellcheck disable=SC2086 # an option, or none
+    check 'a run of the service that stores' in_root prlimit --core=0 $memlock setpriv --reuid wirescope --regid wirescope \
+        --clear-groups --no-new-privs --bounding-set -all --inh-caps -all sh -c 'umask 0027; exec wirescope run \
+        --config /etc/wirescope/wirescope.toml --source synth:packets=40k,size=1000,pace=max --ring 64MiB --store-budget 64MiB'
+    mount -o remount,bind,rw "$root"
+    umount "$root/tmp" "$root/var/lib/wirescope" "$root$folder"
+    check 'the store is whole' in_root wirescope verify $folder
+    in_root wirescope store list --store $folder | tail -n 1 | grep -q '1 run, .* 40,000 packets' || fail 'not every packet is stored'
+    [ "$(in_root find $folder ! -user wirescope)" = '' ] || fail 'something of the store is not of the user of the service'
+    [ "$(in_root find $folder -perm /o=rwx)" = '' ] || fail 'something of the store is open to all'
+    sed -i -e 's/^store/#store/' "$root/etc/wirescope/wirescope.toml"
 }
 
 # Makes the copy: what is written to it is in memory only.
