@@ -257,11 +257,7 @@ fn what_can_t_be_a_store_is_refused_before_anything_starts() {
     refused(&["--store", text(&store), "--store-behind", "90%"], &["--store-behind", "half"]);
     refused(
         &["--store", text(&store), "--store-age", "1d", "--store-age", "2d"],
-<<<<<<< HEAD
-        &["2 values for 1 volume;"],
-=======
         &["2 values for 1 volume"],
->>>>>>> w-small
     );
     assert!(!store.exists(), "nothing was made");
     let file = place.path("file");
