@@ -178,11 +178,7 @@ impl Health {
             cut: total.cut_packets,
             cut_by_segment: Some(total.cut_by_segment_packets),
             late: total.late_packets,
-            stores: status
-                .stores
-                .iter()
-                .map(|report| volume(report, shared.ring.heard().map(|(_, last)| last)))
-                .collect(),
+            stores: status.stores.iter().map(volume).collect(),
             sources: sources.collect(),
             hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),
             hits: by_trigger.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),

@@ -184,6 +184,9 @@ impl StatusTaker {
         for (report, before) in stores.iter_mut().zip(&mut self.stored) {
             let now = report.stored.bytes;
             report.bytes_per_s = (now - std::mem::replace(before, now).min(now)) as f64 / seconds;
+            let heard_ns = shared.ring.heard().map(|(_, last_ns)| last_ns);
+            let waits_ns = heard_ns.zip(report.behind_since_ns).map(|(now, since)| now.saturating_sub(since));
+            report.behind_ns = waits_ns.unwrap_or(0).max(0);
         }
         self.dropped = total.dropped;
         let workers: Vec<WorkerStatus> = (0..self.names.len())

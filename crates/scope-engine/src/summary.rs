@@ -141,7 +141,7 @@ impl Summary {
             annexes_left_out: self.annexes_left_out,
             cut: self.cut,
             cut_by_segment: Some(self.cut_by_segment),
-            stores: self.stores.iter().map(|report| volume(report, self.heard_ns)).collect(),
+            stores: self.stores.iter().map(volume).collect(),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),
             warnings: self.warnings.clone(),
@@ -157,11 +157,10 @@ impl Amount {
     }
 }
 
-/// One volume of the store; `heard_ns` is the latest capture time by now.
-pub(crate) fn volume(report: &VolumeReport, heard_ns: Option<i64>) -> counts::Volume {
+/// One volume of the store.
+pub(crate) fn volume(report: &VolumeReport) -> counts::Volume {
     let amount =
         |amount: scope_store::Amount| counts::Amount { packets: amount.packets, bytes: amount.bytes };
-    let waits_ns = heard_ns.zip(report.behind_since_ns).map_or(0, |(now, since)| now.saturating_sub(since));
     counts::Volume {
         path: report.path.display().to_string(),
         stored: amount(report.stored),
@@ -169,7 +168,9 @@ pub(crate) fn volume(report: &VolumeReport, heard_ns: Option<i64>) -> counts::Vo
         missed: amount(report.missed),
         behind: amount(report.behind),
         deleted: amount(report.deleted),
-        behind_ms: waits_ns.max(0) as u64 / 1_000_000,
+        behind_ms: report.behind_ns as u64 / 1_000_000,
+        bytes_per_s: report.bytes_per_s as u64,
+        reaches_back_s: report.reach_ns().map(|reach_ns| reach_ns.max(0) as u64 / 1_000_000_000),
         budget: report.budget,
         used: report.used,
         oldest: report.oldest_ns.map(iso),

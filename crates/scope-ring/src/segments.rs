@@ -83,16 +83,7 @@ impl SegmentReader {
         self.lanes.resize_with(self.ring.lanes() as usize, Position::default);
         let pinned = self.most_endangered()?;
         let position = &mut self.lanes[pinned.lane() as usize];
-        if let Some(last) = position.last.take() {
-            position.pass(&last); // sealed: its lane has opened another since
-        }
-        let missed = Missed {
-            first_packet: position.packet,
-            packets: pinned.first_packet().saturating_sub(position.packet),
-            bytes: pinned.bytes_before().saturating_sub(position.bytes),
-        };
-        position.packet = position.packet.max(pinned.first_packet());
-        position.bytes = position.bytes.max(pinned.bytes_before());
+        let missed = position.reach(&pinned);
         let (again, last) = (pinned.again()?, pinned.again()?); // a million pins on one segment: not now
         self.held.put(again);
         position.last = Some(last);
@@ -137,18 +128,40 @@ impl SegmentReader {
         }
     }
 
+    /// Passes over what was recycled by now before it could be taken: by lane, packets that are missed however soon the
+    /// next one is taken.
+    pub fn pass_recycled(&mut self) -> Vec<(u32, Missed)> {
+        self.lanes.resize_with(self.ring.lanes() as usize, Position::default);
+        let mut passed = Vec::new();
+        for lane in 0..self.lanes.len() as u32 {
+            let from = self.lanes[lane as usize].next;
+            let Some(pinned) = self.first_left(lane).filter(|pinned| pinned.sequence() > from) else {
+                continue;
+            };
+            let position = &mut self.lanes[lane as usize];
+            let missed = position.reach(&pinned);
+            position.next = pinned.sequence();
+            self.publish(lane);
+            if missed.packets > 0 {
+                passed.push((lane, missed));
+            }
+        }
+        passed
+    }
+
+    /// The first segment of a lane that wasn't taken, and still is there with a packet.
+    fn first_left(&self, lane: u32) -> Option<Pinned> {
+        let from = self.lanes[lane as usize].next.max(self.ring.oldest_possible(lane));
+        let mut ids = (from..self.ring.lane_next(lane)).map(|sequence| self.ring.segment_id(lane, sequence));
+        ids.find_map(|id| self.ring.pin(id)).filter(|pinned| pinned.committed().packets > 0)
+    }
+
     /// Of each lane's next segment, where there is room for it, the one that was sealed first: it is recycled
     /// first.
     fn most_endangered(&self) -> Option<Pinned> {
         let mut best: Option<(u64, Pinned)> = None;
-        for (lane, position) in (0u32..).zip(&self.lanes).filter(|(lane, _)| self.held.has_room(*lane)) {
-            let from = position.next.max(self.ring.oldest_possible(lane));
-            let mut ids =
-                (from..self.ring.lane_next(lane)).map(|sequence| self.ring.segment_id(lane, sequence));
-            let Some(pinned) = ids.find_map(|id| self.ring.pin(id)) else { continue };
-            if pinned.committed().packets == 0 {
-                continue;
-            }
+        for lane in (0..self.lanes.len() as u32).filter(|lane| self.held.has_room(*lane)) {
+            let Some(pinned) = self.first_left(lane) else { continue };
             let order = pinned.times().map_or(u64::MAX, |times| times.sealed_order);
             if best.as_ref().is_none_or(|best| order < best.0) {
                 best = Some((order, pinned));
@@ -169,6 +182,21 @@ impl SegmentReader {
 }
 
 impl Position {
+    /// Comes to a segment: what was missed in front of it.
+    fn reach(&mut self, pinned: &Pinned) -> Missed {
+        if let Some(last) = self.last.take() {
+            self.pass(&last); // sealed: its lane has opened another since
+        }
+        let missed = Missed {
+            first_packet: self.packet,
+            packets: pinned.first_packet().saturating_sub(self.packet),
+            bytes: pinned.bytes_before().saturating_sub(self.bytes),
+        };
+        self.packet = self.packet.max(pinned.first_packet());
+        self.bytes = self.bytes.max(pinned.bytes_before());
+        missed
+    }
+
     /// Everything up to the end of a sealed segment was taken.
     fn pass(&mut self, sealed: &Pinned) {
         if let Some((packet, bytes)) = end(sealed) {

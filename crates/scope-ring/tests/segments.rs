@@ -160,10 +160,10 @@ proptest! {
         let mut dice = Dice(seed);
         let mut reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(6)).take(6, 1));
         let mut held: Vec<Taken> = Vec::new();
-        let (mut seen, mut missed) = ([(0, 0); 2], [(0, 0); 2]);
+        let (mut seen, mut missed, mut passed) = ([(0, 0); 2], [(0, 0); 2], [(0, 0); 2]);
         let mut finish = |reader: &mut SegmentReader, taken: Taken| {
             let lane = taken.pinned.lane() as usize;
-            let before = seen[lane].0 + missed[lane].0 + taken.missed.packets;
+            let before = seen[lane].0 + missed[lane].0 + taken.missed.packets; // and what was passed over
             missed[lane].0 += taken.missed.packets;
             missed[lane].1 += taken.missed.bytes;
             seen[lane].0 += numbers(&taken).len() as u64;
@@ -172,10 +172,16 @@ proptest! {
             reader.done(taken.pinned.id());
         };
         for _ in 0..400 {
-            match dice.below(5) {
+            match dice.below(6) {
                 0 | 1 => feed(&mut writers[dice.below(2) as usize], 1 + dice.below(200), 600),
                 2 => writers[dice.below(2) as usize].seal(),
                 3 => held.extend(reader.take()),
+                4 => {
+                    for (lane, missed) in reader.pass_recycled() {
+                        passed[lane as usize].0 += missed.packets;
+                        passed[lane as usize].1 += missed.bytes;
+                    }
+                }
                 _ => {
                     if let Some(at) = held.iter().position(|taken| taken.pinned.committed().sealed) {
                         finish(&mut reader, held.remove(at));
@@ -197,9 +203,10 @@ proptest! {
         let counters = ring.counters();
         for (lane, published) in (0u32..).zip(&counters.lanes) {
             let rest = reader.rest(lane, (published.packets, published.bytes));
-            let [seen, missed] = [seen[lane as usize], missed[lane as usize]];
-            prop_assert_eq!(seen.0 + missed.0 + rest.packets, published.packets);
-            prop_assert_eq!(seen.1 + missed.1 + rest.bytes, published.bytes);
+            let lane = lane as usize;
+            let [seen, missed, passed] = [seen[lane], missed[lane], passed[lane]];
+            prop_assert_eq!(seen.0 + missed.0 + passed.0 + rest.packets, published.packets);
+            prop_assert_eq!(seen.1 + missed.1 + passed.1 + rest.bytes, published.bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a volume counts, and what it has to tell.
 
 use crate::report::{Amount, News, VolumeReport, VolumeState};
-use crate::volumes::{NEWS_MAX, Shared};
+use crate::volumes::{NEWS_MAX, Shared, missed_span_ns, wider};
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::VecDeque;
 
@@ -40,9 +40,7 @@ impl Account {
 
     /// Counts packets of a lane that were recycled before they were safe.
     pub fn count_missed(&mut self, ring: &Ring, lane: u32, missed: &Missed) {
-        let packets = missed.first_packet..missed.first_packet + missed.packets;
-        let lost = ring.lost(lane, &[packets], (i64::MIN, i64::MAX));
-        let span = lost.into_iter().filter_map(|lost| lost.span_ns).reduce(wider);
+        let span = missed_span_ns(ring, lane, missed);
         self.miss(Amount::new(missed.packets, missed.bytes), span);
     }
 
@@ -87,8 +85,4 @@ impl Account {
     pub fn tell(&mut self, shared: &Shared, volume: usize) {
         shared.tell(volume, &self.report, &mut self.news);
     }
-}
-
-fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
-    (a.0.min(b.0), a.1.max(b.1))
 }

@@ -186,6 +186,13 @@ impl Dealer {
         }
     }
 
+    /// What was recycled by now though no volume could take it, by lane: for the volume that is told with it, the first
+    /// one that doesn't work, if there is one.
+    pub fn pass_recycled(&mut self) -> (usize, Vec<(u32, Missed)>) {
+        let idle = self.queues.iter().position(|queue| !queue.works());
+        (idle.unwrap_or(0), self.reader.pass_recycled())
+    }
+
     /// What was published up to the end, `(packets, bytes)` by lane, and could not be taken: when nothing more comes.
     pub fn rest(&self, ring: &Ring) -> Vec<(u32, Missed)> {
         let lanes = ring.counters().lanes;

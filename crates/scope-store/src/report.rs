@@ -84,6 +84,8 @@ pub struct VolumeReport {
     pub behind: Amount,
     /// Capture time of the oldest packet that is to be written, ns.
     pub behind_since_ns: Option<i64>,
+    /// How long before the latest packet that was captured, ns; filled in by whoever looks.
+    pub behind_ns: i64,
     /// Deleted to keep the bounds, by this run.
     pub deleted: Amount,
     /// Bytes that it may take.
@@ -106,6 +108,19 @@ pub struct VolumeReport {
     pub way: String,
     /// Head of the chain, with one.
     pub chain: Option<Digest>,
+}
+
+impl VolumeReport {
+    /// How far it reaches back, ns: at this rate, if it has a budget and is written, else with what it has. `None`: it
+    /// is empty.
+    pub fn reach_ns(&self) -> Option<i64> {
+        match self.budget {
+            Some(budget) if self.bytes_per_s >= 1.0 => {
+                Some((budget as f64 / self.bytes_per_s * 1e9).min(i64::MAX as f64) as i64)
+            }
+            _ => Some(self.newest_ns?.saturating_sub(self.oldest_ns?)),
+        }
+    }
 }
 
 /// A file that was deleted.

@@ -1,7 +1,7 @@
 //! What the volumes of a run share: the dealer, what each reports, and what each is told.
 
 use crate::dealer::Dealer;
-use crate::report::{News, VolumeReport, VolumeState};
+use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::stall::{self, Pulse, Stall};
 use crate::volume::VolumeId;
@@ -31,6 +31,9 @@ struct Told {
     report: VolumeReport,
     news: VecDeque<News>,
     bounds: Option<Bounds>,
+    /// Missed, and not in the report: nobody could take it.
+    passed: Amount,
+    passed_span_ns: Option<(i64, i64)>,
     stall: Stall,
     over: bool,
 }
@@ -54,6 +57,9 @@ impl Shared {
         let report = |(told, pulse): (&Mutex<Told>, &Pulse)| {
             let told = locked(told);
             let mut report = told.report.clone();
+            report.missed = report.missed.plus(told.passed);
+            report.missed_span_ns =
+                report.missed_span_ns.into_iter().chain(told.passed_span_ns).reduce(wider);
             if told.stall.stalls() {
                 (report.state, report.error) = (VolumeState::Stalled, Some(stall::words(pulse.silent())));
             }
@@ -63,8 +69,20 @@ impl Shared {
     }
 
     /// Looks which disks have stopped answering, or answer again: the others take over the share of those that
-    /// don't. To be called every second or so.
+    /// don't. Counts what was recycled meanwhile. To be called every second or so.
     pub fn watch(&self) {
+        let (volume, passed) = self.dealer().pass_recycled();
+        if !passed.is_empty() {
+            let span_ns =
+                passed.iter().filter_map(|(lane, missed)| missed_span_ns(&self.ring, *lane, missed));
+            let span_ns = span_ns.reduce(wider);
+            let of = |(_, missed): &(u32, Missed)| Amount::new(missed.packets, missed.bytes);
+            let amount = passed.iter().map(of).fold(Amount::default(), Amount::plus);
+            let mut told = locked(&self.volumes[volume]);
+            told.passed = told.passed.plus(amount);
+            told.passed_span_ns = told.passed_span_ns.into_iter().chain(span_ns).reduce(wider);
+            told.note(News::Missed(amount, span_ns));
+        }
         for (index, (told, pulse)) in self.volumes.iter().zip(&self.pulses).enumerate() {
             let mut told = locked(told);
             let over = told.over;
@@ -73,7 +91,7 @@ impl Shared {
                 true => News::State(VolumeState::Stalled, stall::words(pulse.silent())),
                 false => News::State(told.report.state, "the disk answers again".to_string()),
             };
-            told.news.push_back(news);
+            told.note(news);
             drop(told);
             self.dealer().set_stalling(index, stalls);
         }
@@ -163,6 +181,27 @@ impl Shared {
     pub(crate) fn set_over(&self, volume: usize) {
         locked(&self.volumes[volume]).over = true;
     }
+}
+
+impl Told {
+    fn note(&mut self, news: News) {
+        if self.news.len() >= NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
+    }
+}
+
+/// Capture time of packets that were recycled, as far as it is known, ns.
+pub(crate) fn missed_span_ns(ring: &Ring, lane: u32, missed: &Missed) -> Option<(i64, i64)> {
+    let packets = missed.first_packet..missed.first_packet + missed.packets;
+    let lost = ring.lost(lane, &[packets], (i64::MIN, i64::MAX));
+    lost.into_iter().filter_map(|lost| lost.span_ns).reduce(wider)
+}
+
+/// From the earlier begin to the later end.
+pub(crate) fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
+    (a.0.min(b.0), a.1.max(b.1))
 }
 
 /// What is in there is whole after each statement; a panic of another thread doesn't change that.

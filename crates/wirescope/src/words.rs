@@ -150,8 +150,13 @@ fn volume_in_short(report: &VolumeReport) -> String {
         packets => format!(", MISSED {}", number(packets)),
     };
     let rate = size(report.bytes_per_s as u64);
-    let (behind, room, reach) = (number(report.behind.packets), room(report), reach(report));
-    format!("{rate}/s{trouble}{missed}, {behind} behind, {room}, {reach}  {}", report.path.display())
+    let behind = match report.behind_ns / 1_000_000 {
+        0 => format!("{} behind", number(report.behind.packets)),
+        ms => format!("{} behind ({ms} ms)", number(report.behind.packets)),
+    };
+    let room = room(report);
+    let reach = report.reach_ns().map_or("empty".to_string(), |reach_ns| format!("back {}", span(reach_ns)));
+    format!("{rate}/s{trouble}{missed}, {behind}, {room}, {reach}  {}", report.path.display())
 }
 
 /// Bytes that a volume takes, and may take.
@@ -162,25 +167,11 @@ fn room(report: &VolumeReport) -> String {
     }
 }
 
-/// How far a volume reaches back: at this rate, if it is bounded and written, else with what it has.
-fn reach(report: &VolumeReport) -> String {
-    match (report.budget, report.oldest_ns.zip(report.newest_ns)) {
-        (Some(budget), _) if report.bytes_per_s >= 1.0 => {
-            let seconds = budget as f64 / report.bytes_per_s;
-            format!("reaches back {}", span((seconds * 1e9).min(i64::MAX as f64) as i64))
-        }
-        (_, Some((oldest_ns, newest_ns))) => {
-            format!("reaches back {}", span(newest_ns.saturating_sub(oldest_ns)))
-        }
-        _ => "empty".to_string(),
-    }
-}
-
 /// How a volume of the store does: rate, what is to be written, room, how far it reaches back.
 fn volume(report: &VolumeReport) -> String {
     let behind = match report.behind.packets {
         0 => "nothing behind".to_string(),
-        packets => format!("{} behind", counted(packets, "packet")),
+        packets => format!("{} ({} ms) behind", counted(packets, "packet"), report.behind_ns / 1_000_000),
     };
     let trouble = match &report.error {
         Some(error) => format!("; {}: {error}", report.state.word()),
@@ -191,7 +182,11 @@ fn volume(report: &VolumeReport) -> String {
         packets => format!(", {} missed", counted(packets, "packet")),
     };
     let rate = size(report.bytes_per_s as u64);
-    let (room, reach) = (room(report), reach(report));
+    let room = room(report);
+    let reach = match report.reach_ns() {
+        Some(reach_ns) => format!("reaches back {}", span(reach_ns)),
+        None => "empty".to_string(),
+    };
     let written = report.budget.is_some() && report.bytes_per_s >= 1.0;
     let at = if written { " at this rate" } else { "" };
     format!("{}: {rate}/s, {behind}{missed}, {room}, {reach}{at}{trouble}", report.path.display())
@@ -476,6 +471,7 @@ mod tests {
             path: "/srv/ws".into(),
             bytes_per_s: 812.0 * 1_048_576.0,
             behind: amount(1_234_567),
+            behind_ns: 120_000_000,
             budget: Some(20 << 40),
             used: (19 << 40) + (700 << 30),
             ..VolumeReport::default()
@@ -491,8 +487,9 @@ mod tests {
         assert_eq!(
             lines[1..],
             [
-                "store 812 MiB/s, 1,234,567 behind, 19.7 TiB of 20 TiB, reaches back 7 h 10 min  /srv/ws",
-                "store 812 MiB/s (failing), MISSED 1,234,567, 1,234,567 behind, 19.7 TiB of 20 TiB,                  reaches back 7 h 10 min  /srv/ws",
+                "store 812 MiB/s, 1,234,567 behind (120 ms), 19.7 TiB of 20 TiB, back 7 h 10 min  /srv/ws",
+                "store 812 MiB/s (failing), MISSED 1,234,567, 1,234,567 behind (120 ms), 19.7 TiB of 20 TiB, \
+                 back 7 h 10 min  /srv/ws",
             ]
         );
         assert!(

@@ -255,10 +255,7 @@ fn what_can_t_be_a_store_is_refused_before_anything_starts() {
     refused(&["--store", text(&store), "--store-file", "1MiB"], &["--store-file", "8MiB"]);
     refused(&["--store", text(&store), "--store-flush", "1ms"], &["--store-flush"]);
     refused(&["--store", text(&store), "--store-behind", "90%"], &["--store-behind", "half"]);
-    refused(
-        &["--store", text(&store), "--store-age", "1d", "--store-age", "2d"],
-        &["2 values for 1 volume"],
-    );
+    refused(&["--store", text(&store), "--store-age", "1d", "--store-age", "2d"], &["2 values for 1 volume"]);
     assert!(!store.exists(), "nothing was made");
     let file = place.path("file");
     std::fs::write(&file, "x").unwrap();

@@ -131,7 +131,7 @@ mod tests {
         let most = line(999 << 40, Some(999 << 40), 999_999_999_999, 3.7e6);
         assert!(most.chars().count() <= 80, "{most}");
         let said = line(512 << 20, Some(2 << 30), 1_234_567, 2.0);
-        assert_eq!(said, "512 MiB of 2 GiB read, 1,234,567 packets, 256 MiB/s, 6.0 s left");
+        assert_eq!(said, "512 MiB of 2 GiB read, 1,234,567 packets, 256 MiB/s, 6 s left");
         assert_eq!(line(0, None, 0, 0.0), "0 B read, 0 packets, 0 B/s");
     }
 }
