@@ -202,6 +202,7 @@ fn a_run_on_a_full_disk_ends_when_it_is_stopped() {
     wait_until("the first file", || !files(&stand.stores[0], ".part").is_empty());
     disk.fill().unwrap();
     stand.wait_told(0, "full", 1);
+    stand.wait_for_misses(); // up to there what came had room in the file that grew
     let (summary, words) = stand.stop(started);
     assert_eq!(summary["stores"][0]["state"], "full");
     assert!(words.contains("could not write: no room"), "{words}");
