@@ -118,7 +118,12 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let format = match args.format.as_deref() {
         Some("pcap") => Format::Pcap,
         Some("hpcap") => Format::Hpcap,
-        Some(_) => Format::Pcapng,
+        Some("pcapng") => Format::Pcapng,
+        Some(other) => {
+            let fault = Fault::of("format").value(other, "is no form of an export");
+            faults.add(fault.remedy("write pcapng, pcap or hpcap"));
+            Format::Pcapng
+        }
         None if has_ending(&args.write, &["pcap"]) => Format::Pcap,
         None => Format::Pcapng,
     };

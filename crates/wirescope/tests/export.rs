@@ -485,6 +485,10 @@ fn what_can_t_be_meant_is_refused_with_its_remedy() {
             "--split: '60' may be a size or a time; write e.g. 1GiB or 60s",
         ),
         (&["-w", "x.pcapng", "--split", "1KiB"], "is less than 1 MiB"),
+        (
+            &["-w", "x.pcapng", "--format", "PCAP"],
+            "--format: 'PCAP' is no form of an export; write pcapng, pcap or hpcap",
+        ),
         (&["-w", "-", "--split", "60s"], "--split: standard output is one file"),
         (&["-w", "x.pcapng.gz"], "would not be compressed"),
         (&["-w", "none/x.pcapng"], "no such folder"),
