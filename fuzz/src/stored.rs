@@ -182,6 +182,7 @@ fn whole_segment() -> &'static [u8] {
             block_bytes: flushed as u32,
             constants: record::constants(&foot),
             hashes: running.hashes(),
+            left_out: LeftOut::default(),
         };
         tail[checks::FLUSH_AT[1]..][..checks::FLUSH_BYTES].copy_from_slice(&record.to_bytes());
         checks::seal(front, tail);
