@@ -57,8 +57,8 @@ pub fn verify_stored(data: &[u8]) {
     let path = written("stored.pcapng", &bytes);
     let is_whole = bytes == whole;
     let report = look(&path);
-    // Several in the right places make another program's file of it.
-    assert!(data.len() >= 12 || (report.verdict() == Verdict::Whole) == is_whole, "{report:?}");
+    // Several in the right places make another program's file of it. Its statistics state lost packets.
+    assert!(data.len() >= 12 || (report.verdict() < Verdict::Damaged) == is_whole, "{report:?}");
     let Ok(stored) = fs::File::open(&path).map_err(Into::into).and_then(StoredFile::open) else { return };
     let mut buffer = Vec::new();
     for index in 0..stored.segments().len() {
