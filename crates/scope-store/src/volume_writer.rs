@@ -189,7 +189,7 @@ impl VolumeWriter {
             self.shared.beat(self.index);
         }
         if self.winds_up {
-            return self.wind_up();
+            return self.wind_up(busy);
         }
         let now = Instant::now();
         if let Some(failing) = &mut self.failing {
@@ -200,7 +200,7 @@ impl VolumeWriter {
                 self.take_bounds();
                 self.shared.dealer().deal();
                 self.tell(false);
-                return if ends && self.tries_at_end >= LAST_TRIES { self.wind_up() } else { Turn::Idle };
+                return if ends && self.tries_at_end >= LAST_TRIES { self.wind_up(busy) } else { Turn::Idle };
             }
             if ends {
                 self.tries_at_end += 1;
@@ -213,8 +213,7 @@ impl VolumeWriter {
         }
         busy |= self.take_jobs();
         busy |= self.compose();
-        let tried = self.give(now, ends);
-        if let Err(error) = tried {
+        if let Err(error) = self.give(now, ends) {
             self.fail(&error);
         }
         if now.duration_since(self.looked_at) >= LOOK_EVERY {
@@ -576,7 +575,7 @@ impl VolumeWriter {
 
     /// The run ends, and nothing more can be written: what files were given as closed stays, the rest is missed, and the
     /// files end, as far as the disk still does that.
-    fn wind_up(&mut self) -> Turn {
+    fn wind_up(&mut self, busy: bool) -> Turn {
         if !std::mem::replace(&mut self.winds_up, true) {
             self.miss(false);
         }
@@ -588,7 +587,12 @@ impl VolumeWriter {
         }
         self.take_events();
         self.tell(false);
-        if self.has_written() && !self.chain() { self.over() } else { Turn::Busy }
+        let chains = self.chain();
+        match () {
+            () if self.has_written() && !chains => self.over(),
+            () if busy || chains => Turn::Busy,
+            () => Turn::Idle, // the disk has to answer first
+        }
     }
 
     /// What it has, and can't give to another one, is missed; what files were given as closed only if `all` is.
