@@ -316,7 +316,9 @@ impl Timeline for RingTimeline {
         for up_to in &mut self.held_up_to {
             *up_to = handed_out.max(*up_to);
         }
-        let held = self.hold.lock().held.take(piece.segment);
+        // Of a segment that was open at the look the rest is still needed: it stays held while this part is read.
+        let goes_on = self.cursors[piece.lane as usize].sequence == piece.segment.sequence;
+        let held = if goes_on { None } else { self.hold.lock().held.take(piece.segment) };
         let Some(pinned) = held.or_else(|| self.ring.pin(piece.segment)) else {
             self.note_missing(piece.lane, piece.first_packet, piece.first_packet + u64::from(piece.packets));
             return None;

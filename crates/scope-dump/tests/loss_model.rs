@@ -3,7 +3,7 @@
 
 mod live_bench;
 
-use live_bench::{Bench, Dice, Gate, SEGMENT, begin, in_folder, verify};
+use live_bench::{BEGIN_NS, Bench, Dice, Gate, SEGMENT, begin, in_folder, verify};
 use scope_dump::DumpReport;
 use scope_packet::GapReason;
 use scope_trigger::Window;
@@ -130,4 +130,39 @@ fn a_dump_that_hangs_for_turns_of_the_ring_lacks_nothing_that_it_may_hold() {
     }
     let (report, lost) = stalled(40, false);
     assert!(lost > 1500 && report.lost_min > 1500 && !report.complete, "without a keeper: {report:#?}");
+}
+
+/// A look ends inside a segment that is still open. The dump hangs in front of it, that segment is sealed and becomes
+/// the oldest one, the rest of what may be held is held. When the dump goes on, the ring takes a segment at each
+/// of its steps, and no keeper comes between.
+#[test]
+fn what_a_dump_has_read_of_a_segment_lets_nobody_take_the_rest_of_it() {
+    let mut dice = Dice(78);
+    let mut bench = Bench::new(1, 64, 0, 0);
+    let of_segment = SEGMENT / 850;
+    for _ in 0..16 * of_segment {
+        bench.feed(0, &mut dice);
+    }
+    let (hit_ns, place) = bench.feed(0, &mut dice);
+    bench.commit();
+    let ms = |count: i64| count * 1_000_000;
+    let window = Arc::new(Window::new(BEGIN_NS, hit_ns + ms(5), hit_ns));
+    let (folder, gate) = (tempfile::tempdir().unwrap(), Arc::new(Gate::default()));
+    let dump = begin(&bench, place, &window, 1, in_folder(folder.path(), &gate), &gate);
+    for _ in 0..6 {
+        for _ in 0..16 * of_segment {
+            bench.feed(0, &mut dice);
+        }
+        bench.commit();
+        bench.scans.hold_on();
+    }
+    while gate.step() {
+        for _ in 0..3 * of_segment {
+            bench.feed(0, &mut dice);
+        }
+        bench.commit();
+    }
+    let report = dump.join().unwrap();
+    let lost = verify(&bench, &report, Some((0, 16 * of_segment)), "a dump that reads an open segment");
+    assert!(lost == 0 && report.complete && report.packets > 1200, "{lost}: {report:#?}");
 }
