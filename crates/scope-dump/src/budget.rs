@@ -19,9 +19,10 @@
 //! takes no room, and is never deleted. Runs that keep a budget for one folder keep it together, by a table
 //! in that folder (`table.rs`, `others.rs`): what one is making counts for all, the smallest budget holds,
 //! and what one deletes is room for the others. No run deletes for the smaller budget of one that doesn't
-//! delete itself. It is full when less than [`ROOM_MIN`] is left, and couldn't be made either. Packets that
-//! come too late for their place stand on disk twice for a moment, while they are merged in at their dump's
-//! end; they are charged once.
+//! delete itself. It is full when less than [`ROOM_MIN`] is left, and couldn't be made either; beside other
+//! runs and with `rotate`, when a second reading of the folder says so, too. Packets that come too late for
+//! their place stand on disk twice for a moment, while they are merged in at their dump's end; they are
+//! charged once.
 
 mod files;
 mod others;
@@ -59,6 +60,11 @@ const READ_PAUSE_MIN: Duration = Duration::from_millis(50);
 const READ_PAUSE_TIMES: u32 = 20;
 /// It is read again at least so often, or [`READ_PAUSE_TIMES`] what that takes: others may write there, too.
 const READ_EVERY: Duration = Duration::from_secs(10);
+/// With `rotate`, a dump without room waits so long for those that other runs are writing, and looks so often.
+const FINISH_WAIT: Duration = Duration::from_secs(2);
+const FINISH_LOOK: Duration = Duration::from_millis(20);
+/// With `rotate` and other runs: it is full when the folder is read so much later and there is still no room.
+const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 /// Changes that wait to be reported; beyond, the oldest are forgotten (their numbers aren't).
 const CHANGES_MAX: usize = 1000;
 
@@ -137,6 +143,10 @@ struct State {
     all: bool,
     /// When deleting last gave no room.
     no_gain: Option<Instant>,
+    /// How long a dump without room waits for other runs' dumps to be finished.
+    patience: Duration,
+    /// Since when there has been no room; see [`Budget::is_confirmed`].
+    short_since: Option<Instant>,
     /// The runs that keep the budget together with this one.
     others: Others,
     /// A change [`Change::Alone`] was reported.
@@ -158,6 +168,7 @@ impl Budget {
         let budget = Budget { limits, folder: folder.clone(), full: Arc::default(), state: Mutex::default() };
         {
             let mut state = budget.lock();
+            state.patience = if limits.rotate { FINISH_WAIT } else { Duration::ZERO };
             budget.read_folder(&mut state)?;
             budget.settle(&mut state);
         }
@@ -234,9 +245,25 @@ impl Budget {
         self.state.lock().expect("no panic while held")
     }
 
+    /// With `rotate`, waits a moment for dumps that other runs are finishing: then they can go.
     fn charge(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.lock();
-        let mut claimed = self.claim(&mut state, bytes);
+        let began = Instant::now();
+        loop {
+            let (refused, patience) = {
+                let mut state = self.lock();
+                let refused = self.charge_now(&mut state, bytes);
+                (refused, if state.others.are_writing() { state.patience } else { Duration::ZERO })
+            };
+            let Err(error) = refused else { return Ok(()) };
+            if began.elapsed() >= patience {
+                return Err(error);
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+    }
+
+    fn charge_now(&self, state: &mut State, bytes: u64) -> io::Result<()> {
+        let mut claimed = self.claim(state, bytes);
         // What is made room of another run may have taken: then there is more to be made.
         let rounds = if self.limits.rotate { ROUNDS_MAX } else { 1 };
         for _ in 0..rounds {
@@ -244,21 +271,21 @@ impl Budget {
                 break;
             }
             state.others.refresh(true);
-            self.read_if_due(&mut state);
+            self.read_if_due(state);
             if self.limits.rotate {
-                self.make_room(&mut state, bytes.max(ROOM_MIN));
+                self.make_room(state, bytes.max(ROOM_MIN));
             }
-            claimed = self.claim(&mut state, bytes);
+            claimed = self.claim(state, bytes);
         }
         let refused = match claimed {
             Claimed::Yes => None,
-            Claimed::NoRoom => Some(self.room(&state).why()),
+            Claimed::NoRoom => Some(self.room(state).why()),
             Claimed::Busy => Some(format!(
                 "another run holds the lock of {TABLE_FILE}; was it stopped by a \
                 signal?"
             )),
         };
-        self.settle(&mut state);
+        self.settle(state);
         refused.map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::StorageFull, why)))
     }
 
@@ -300,6 +327,10 @@ impl Budget {
             // Looking into every file may take far longer than reading the folder.
             state.next_read = state.next_read.max(Some(Instant::now() + began.elapsed() * READ_PAUSE_TIMES));
         }
+        match full {
+            true => full = self.is_confirmed(state),
+            false => state.short_since = None,
+        }
         if full != self.full.swap(full, Ordering::Relaxed) {
             let change = if full { Change::Full(self.why_full(state)) } else { Change::Room };
             state.report(change);
@@ -309,6 +340,16 @@ impl Budget {
     /// Whether a dump that begins would find no room, nor could make it.
     fn has_no_room(&self, state: &mut State) -> bool {
         !self.room(state).has(ROOM_MIN) && (!self.limits.rotate || self.choose(state, ROOM_MIN).is_none())
+    }
+
+    /// Whether that is so for longer than a moment, in which another run's dump gets its name: then it can be
+    /// deleted, and until the folder is read again it may count twice.
+    fn is_confirmed(&self, state: &mut State) -> bool {
+        if !self.limits.rotate || !state.others.any() {
+            return true;
+        }
+        let since = *state.short_since.get_or_insert_with(Instant::now);
+        state.last_read.is_some_and(|read| read >= since + CONFIRM_AFTER)
     }
 
     fn why_full(&self, state: &State) -> String {

@@ -105,6 +105,16 @@ impl Others {
         claims.saturating_add(self.view.named.saturating_sub(self.named_read))
     }
 
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.view.others.is_empty()
+    }
+
+    /// Whether one of them is writing dumps.
+    pub(super) fn are_writing(&self) -> bool {
+        self.view.others.iter().any(|line| line.claim > 0)
+    }
+
     /// The smallest budget of the others; of those that rotate, where `rotating`.
     pub(super) fn bytes_max(&self, rotating: bool) -> Option<u64> {
         let lines = self.view.others.iter().filter(|line| line.rotate || !rotating);
