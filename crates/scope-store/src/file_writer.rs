@@ -283,6 +283,11 @@ impl FileWriter {
         })
     }
 
+    /// Whether anything in it is safe.
+    pub fn has_kept(&self) -> bool {
+        self.slots.iter().any(|slot| slot.kept > 0)
+    }
+
     /// Whether it has a slot of a segment, open or closed, and may still keep it.
     pub fn has(&self, id: SegmentId) -> bool {
         let stays = |slot: &Slot| slot.id == id && !matches!(slot.state, SlotState::Empty);

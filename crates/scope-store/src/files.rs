@@ -52,6 +52,8 @@ pub enum Event {
         /// Packets that it was given, that aren't safe, and that no other file has: the segments that the
         /// ring still has may be given again.
         unkept: Vec<(SegmentId, Range<u64>)>,
+        /// Whether anything in it is safe.
+        has_kept: bool,
     },
 }
 
@@ -267,7 +269,8 @@ impl Files {
                     let error = io::Error::new(error.kind(), error.to_string());
                     let moved = |id: SegmentId| self.files.iter().any(|file| file.writer.has_closed(id));
                     let unkept = file.writer.unkept().filter(|&(id, _)| !moved(id)).collect();
-                    self.events.push(Event::Failed { name: name(), error, unkept });
+                    let has_kept = file.writer.has_kept();
+                    self.events.push(Event::Failed { name: name(), error, unkept, has_kept });
                     self.files[index].failed = true;
                 }
                 Stage::Whole => {

@@ -200,7 +200,11 @@ impl VolumeWriter {
                 self.take_bounds();
                 self.shared.dealer().deal();
                 self.tell(false);
-                return if ends && self.tries_at_end >= LAST_TRIES { self.wind_up(busy) } else { Turn::Idle };
+                return match () {
+                    () if ends && self.tries_at_end >= LAST_TRIES => self.wind_up(busy),
+                    () if self.lacks_room() && self.mend() => Turn::Busy,
+                    () => Turn::Idle,
+                };
             }
             if ends {
                 self.tries_at_end += 1;
@@ -380,14 +384,14 @@ impl VolumeWriter {
                     self.note_file(Whole { name, holds, bytes, cut_off: None, run_id });
                 }
                 Event::Removed { name } => self.maker.inventory.gone(&name),
-                Event::Failed { name, error, unkept } => {
+                Event::Failed { name, error, unkept, has_kept } => {
                     self.account.note(News::Warning(format!(
                         "{}: {error}; the file stays as {}.part, and recovery closes it",
                         self.account.report.path.display(),
                         name.display()
                     )));
                     self.fail(&error);
-                    self.mending.add(&name);
+                    self.mending.add(&name, has_kept);
                     for (id, _) in unkept {
                         self.put_back(id);
                     }
@@ -530,7 +534,7 @@ impl VolumeWriter {
 
     fn keep_bounds(&mut self) {
         // What stopped for lack of room goes on as soon as there is room for a file.
-        let lacks = matches!(self.account.report.state, VolumeState::Held | VolumeState::Full);
+        let lacks = self.lacks_room();
         let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
         match self.maker.make_room(&mut *self.disk, wanted) {
             Ok(()) if lacks => self.works(),
@@ -548,15 +552,26 @@ impl VolumeWriter {
         }
     }
 
-    /// A step of what dead runs left, or of what the disk failed; whether there is more.
+    /// A step of what dead runs left, or of what the disk failed; whether there is more. A volume without room
+    /// for another file does that, too: then there may be room.
     fn mend(&mut self) -> bool {
-        let (works, files) = (self.failing.is_none(), self.files.values());
+        let lacks_room = self.lacks_room();
+        let (works, files) = (self.failing.is_none() || lacks_room, self.files.values());
+        let was_over = self.mending.is_over();
         let (more, whole) =
             self.mending.step(works, &mut *self.disk, files, &mut self.maker, &mut self.account);
         if let Some(whole) = whole {
             self.note_file(whole);
         }
+        if let Some(failing) = self.failing.as_mut().filter(|_| lacks_room && !was_over && !more) {
+            failing.again_at = Instant::now();
+        }
         more
+    }
+
+    /// Whether it writes nothing because there is no room.
+    fn lacks_room(&self) -> bool {
+        matches!(self.account.report.state, VolumeState::Held | VolumeState::Full)
     }
 
     /// Whether nothing is left to be written, here or by those who could hand it on.

@@ -233,6 +233,24 @@ fn a_disk_that_fails_is_tried_again_and_the_other_volume_takes_its_share() {
 }
 
 #[test]
+fn files_that_a_disk_failed_are_closed_also_where_they_take_all_of_the_budget() {
+    let Some((stand, disk)) = Stand::with_disk(&["disk/a"]) else { return };
+    let started = stand.start(TRAFFIC, &[]);
+    stand.wait_stored(0);
+    disk.end_at(Some(DATA_FROM_MIB)).unwrap();
+    // Each try leaves a file, and room for it is made of what was whole.
+    wait_until("nothing but files that failed", || {
+        files(&stand.stores[0], ".pcapng").is_empty() && files(&stand.stores[0], ".part").len() > 4
+    });
+    disk.end_at(None).unwrap();
+    stand.wait_told(0, "writing", 1);
+    stand.wait_stored(0);
+    let (summary, _) = stand.stop(started);
+    assert_eq!(summary["stores"][0]["state"], "writing", "{summary}");
+    stand.check_files();
+}
+
+#[test]
 fn a_disk_that_stalls_holds_up_neither_capture_nor_dumps_nor_the_end() {
     let Some((stand, mut disk)) = Stand::with_disk(&["disk/a", "b"]) else { return };
     let started = stand.start(TRAFFIC, &["--before", "1s"]);

@@ -239,10 +239,10 @@ fn an_error_of_the_disk_ends_the_file_gives_back_the_pins_and_says_what_is_not_s
     settle_all(&mut disk, &mut files);
     let mut events = files.take_events();
     events.retain(|event| !matches!(event, Event::Written(_)));
-    let [Event::Kept(safe), Event::Failed { name: failed, error, unkept }] = &events[..] else {
+    let [Event::Kept(safe), Event::Failed { name: failed, error, unkept, has_kept }] = &events[..] else {
         panic!("{events:?}")
     };
-    assert_eq!((safe, failed), (&kept(&lane, 0, 0..5, true), &name(1)));
+    assert_eq!((safe, failed, has_kept), (&kept(&lane, 0, 0..5, true), &name(1), &true));
     assert_eq!(
         (error.to_string(), &unkept[..]),
         ("input/output error".to_string(), &[(lane.ring.segment_id(0, 1), 5..9)][..])
