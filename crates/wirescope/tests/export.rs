@@ -429,11 +429,72 @@ fn where_nothing_more_can_be_written_no_half_file_stays_and_the_exit_code_says_s
     };
     let done = shell("ulimit -f 1000; exec \"$0\" export --store store -w half.pcapng");
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
-    assert!(done.stderr.contains("output: "), "{}", done.stderr);
+    let path = place.path("half.pcapng");
+    assert!(done.stderr.contains(&format!("{}: File too large", path.display())), "{}", done.stderr);
+    assert!(done.stderr.contains("raise the limit"), "{}", done.stderr);
+    assert_eq!(done.stdout, "stopped early: no file was written\n");
     assert_eq!(made(&place, "half"), Vec::<String>::new());
     let done = shell("exec \"$0\" export --store store -w - > /dev/full");
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("standard output: No space left on device"), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+    let done = shell("exec \"$0\" export --store store -w - | head -c 100 > piped; exit ${PIPESTATUS[0]}");
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the reader closed it before the end; let it read to the end"), "{words}");
+    assert!(words.contains("lacks its end") && !words.contains("nothing is missing"), "{words}");
+}
+
+#[test]
+fn an_export_that_ends_early_says_which_files_are_whole_and_from_where_on_packets_are_missing() {
+    let place = Place::new();
+    // The later packets are larger: the first second fits under the limit of a file, the second doesn't.
+    let mut input = capture(&[ETHERNET], 200);
+    let begin_ns = input.packets[0].time_ns;
+    input.packets.retain(|packet| packet.time_ns < begin_ns + SECOND);
+    for number in 0..2000 {
+        input.insert(Record::new(begin_ns + SECOND + number, vec![7; 1400]));
+    }
+    store(&place, &[&input]);
+    let words = "ulimit -f 1000; exec \"$0\" export --store store -w part.pcapng --split 1s";
+    let mut command = Command::new("bash");
+    command.args(["-c", words, env!("CARGO_BIN_EXE_wirescope")]).current_dir(place.root());
+    let done = finish(command);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert_eq!(made(&place, "part"), ["part_00001.pcapng"]);
+    let first = input.packets.len() - 2000;
+    let whole = read(&place.path("part_00001.pcapng")).packets;
+    assert_eq!(whole[..], input.packets[..first]);
+    assert!(
+        done.stdout.contains(&format!("stopped early: 1 file with {first} packets is whole")),
+        "{}",
+        done.stdout
+    );
+    let behind = scope_spelling::time::iso(begin_ns + SECOND);
+    assert!(done.stdout.contains(&format!("those from {behind} on may be in none")), "{}", done.stdout);
+    assert!(done.stderr.contains("part_00002.pcapng: File too large"), "{}", done.stderr);
+}
+
+#[test]
+fn a_name_that_a_later_file_could_need_is_found_before_anything_is_written() {
+    let place = Place::new();
+    store(&place, &[&capture(&[ETHERNET, RAW], 3000)]);
+    for (taken, arguments) in [
+        ("out_00002.pcapng", &["-w", "out.pcapng", "--split", "1s"][..]),
+        ("out_RAW_00002.pcapng", &["-w", "out.pcapng", "--split", "1s"]),
+        ("out_RAW.pcapng", &["-w", "out.pcapng"]),
+    ] {
+        std::fs::write(place.path(taken), "mine").unwrap();
+        let done = export(&place, arguments);
+        assert_eq!(done.code(), Some(2), "{taken}: {}", done.stderr);
+        let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(taken) && words.contains("exists and is never overwritten"), "{words}");
+        assert!(words.contains("remove it or choose another name"), "{words}");
+        assert_eq!(made(&place, "out"), [taken]);
+        std::fs::remove_file(place.path(taken)).unwrap();
+    }
+    std::fs::write(place.path("out_1.pcapng"), "alike, and in nobody's way").unwrap();
+    assert_eq!(export(&place, &["-w", "out.pcapng", "--split", "10s"]).code(), Some(0));
 }
 
 #[test]
