@@ -11,8 +11,8 @@
 //! `NAME_LINKTYPE.EXT`; parts are numbered `NAME_00001.EXT`.
 //!
 //! Into a pipe everything goes as it comes: all interfaces first, the facts at the end. It holds one link type.
-//! After an error of the disk nothing more is written; the file that met it gets no name, and [`Unfinished`] says
-//! from where on packets are in no file.
+//! After an error of the disk nothing more is written. The file that met it gets no name, and [`Unfinished`]
+//! says from when on packets are in no file.
 
 use crate::head::HeadInterface;
 use crate::hpcap::{self, Fit};
@@ -89,6 +89,8 @@ pub struct Question {
     pub heard: Option<(i64, i64)>,
     /// Filters that packets passed on their way into the stores.
     pub filters: Vec<String>,
+    /// Volumes of its runs that weren't given, in words, a line for each run.
+    pub partial: Vec<String>,
 }
 
 /// What was written.
@@ -216,7 +218,7 @@ impl<'a> Export<'a> {
         name.into_os_string()
     }
 
-    /// Whether one of its files could be called `name`: of stores with these link types, under the name `base`.
+    /// Whether one of its files could be called `name`, under the name `base`, of stores with these link types.
     pub fn names(
         (base, name): (&OsStr, &OsStr),
         types: &[LinkType],
@@ -432,13 +434,16 @@ impl<'a> Export<'a> {
 
     /// Out of what, and which span.
     fn asked(&self) -> String {
-        let Question { of, span, heard, filters } = &self.question;
+        let Question { of, span, heard, filters, partial } = &self.question;
         let mut text = format!("packets of {of}\n");
         let end = |ns: i64| if ns == i64::MAX { "the end".to_string() } else { iso(ns) };
         let begin = |ns: i64| if ns == 0 { "the begin".to_string() } else { iso(ns) };
         let _ = writeln!(text, "asked: {} to {}", begin(span.from_ns), end(span.to_ns));
         if let Some((from_ns, to_ns)) = heard {
             let _ = writeln!(text, "stored: {} to {}", iso(*from_ns), iso(*to_ns));
+        }
+        for run in partial {
+            let _ = writeln!(text, "{run}");
         }
         for filter in filters {
             let shown = pcapng::beginning(filter, 500);

@@ -32,7 +32,9 @@ use scope_spelling::values::{parse_duration_ns, parse_size};
 use scope_store::export::{
     self, Export, Format, Question, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written,
 };
+use scope_store::lanes::Partial;
 use scope_store::timeline::{Damaged, Span};
+use scope_store::unread::unread;
 use scope_store::volume::Store;
 use scope_store::{Listing, StoreTimeline, listing};
 use std::collections::BTreeSet;
@@ -169,8 +171,8 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file, alike })
 }
 
-/// Names in the folder that begin like that of the output: those of further files could be taken. Where the folder
-/// can't be read a name that is taken is met when it is given.
+/// Names in the folder that begin like that of the output: those of further files could be taken. Where the
+/// folder can't be read, a name that is taken is met when it is given.
 fn alike(folder: &Path, name: &OsStr) -> Vec<OsString> {
     let stem = Path::new(name).file_stem().unwrap_or_default().as_encoded_bytes();
     let names = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -257,17 +259,15 @@ struct Done {
     damages: Vec<Damaged>,
     gaps: Vec<scope_packet::Gap>,
     folder: PathBuf,
-    stores: Vec<PathBuf>,
+    partial: Vec<String>,
 }
 
 /// Looks at the stores, reads and writes.
 fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let Asked { stores, span, format, split, file, alike } = asked;
-    let paths: Vec<PathBuf> = stores.iter().map(|(_, path)| path.clone()).collect();
     let mut looked: Vec<(Store, Listing)> = Vec::new();
     for (store, path) in stores {
-        let listing = listing::list(&store)
-            .map_err(|error| Fault::of("store").with_value(path.to_string_lossy()).error(&error))?;
+        let listing = listing::list(&store).map_err(|error| unread(&path, &error))?;
         looked.push((store, listing));
     }
     if let Some((folder, base)) = &file {
@@ -285,7 +285,10 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let filters = filters(&looked);
     let of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
     let mut timeline = StoreTimeline::new(looked, span, WAITING_BYTES, stop.clone());
-    let question = Question { of: of.join(", "), span, heard: timeline.heard(), filters };
+    let partial: Vec<String> =
+        timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
+    let question =
+        Question { of: of.join(", "), span, heard: timeline.heard(), filters, partial: partial.clone() };
     let target = match &file {
         Some((folder, name)) => Target::Files(folder, name.clone()),
         None => Target::Pipe(stdout()?),
@@ -306,7 +309,16 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     timeline.end();
     let gaps = timeline.missing(span.to_ns);
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
-    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, stores: paths })
+    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial })
+}
+
+/// What may be in volumes of a run that weren't given.
+pub fn elsewhere(partial: &Partial, packets: u64) -> String {
+    let others = if partial.volumes - partial.given == 1 { "other" } else { "others" };
+    match packets {
+        0 => format!("{partial}; packets may be in the {others}"),
+        most => format!("{partial}; up to {} may be in the {others}", counted(most, "packet")),
+    }
 }
 
 /// The link types of what the stores have, each once.
@@ -351,7 +363,7 @@ impl Consumer for Exporting<'_> {
 
 /// Reports what was written and what is missing; the exit code.
 fn tell(done: &Done, to_stdout: bool) -> u8 {
-    let Done { written, damages, gaps, folder, stores } = done;
+    let Done { written, damages, gaps, folder, partial } = done;
     let mut text = String::new();
     for file in &written.files {
         let path = folder.join(&file.name);
@@ -362,9 +374,12 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
             size(file.bytes)
         ));
     }
+    for run in partial {
+        text.push_str(&format!("{run}\n"));
+    }
     text.push_str(&match &written.unfinished {
         Some(unfinished) => stopped(written, unfinished),
-        None => summed(written, gaps),
+        None => summed(written, gaps, !partial.is_empty()),
     });
     let code = match to_stdout {
         true => {
@@ -373,7 +388,7 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
         }
         false => told(Ok(text)),
     };
-    let faults = faults(written, damages, (&stores[0], folder));
+    let faults = faults(written, damages, folder);
     for fault in &faults {
         speech::say_fault(fault);
     }
@@ -381,9 +396,10 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
 }
 
 /// What all of it comes to.
-fn summed(written: &Written, gaps: &[scope_packet::Gap]) -> String {
+fn summed(written: &Written, gaps: &[scope_packet::Gap], is_partial: bool) -> String {
     let files = counted(written.files.len() as u64, "file");
     let lost = match export::lost(gaps) {
+        (0, Some(0)) if is_partial => "nothing else is missing between them".to_string(),
         (0, Some(0)) => "nothing is missing between them".to_string(),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
@@ -414,21 +430,23 @@ fn stopped(written: &Written, Unfinished { name, from_ns, .. }: &Unfinished) -> 
 }
 
 /// What of the stored packets isn't in the files, and why.
-fn faults(written: &Written, damages: &[Damaged], (store, folder): (&Path, &Path)) -> Vec<Fault> {
+fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let store = shell_word(store);
     for damaged in damages.iter().take(DAMAGES_TOLD) {
         let missing = match damaged.packets {
             Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
             None => "; its packets are missing".to_string(),
         };
-        let fault =
-            Fault::of_thing(damaged.file.to_string_lossy()).cause(format!("{}{missing}", damaged.cause));
-        faults.push(fault.remedy(format!("what else is wrong: wirescope store list --store {store}")));
+        let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
+        faults.push(match damaged.fault.remedy {
+            Some(_) => fault,
+            None => fault.remedy(format!("what else is wrong: {}", list(&damaged.store))),
+        });
     }
     if damages.len() > DAMAGES_TOLD {
         let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
-        faults.push(Fault::whole(more).remedy(format!("see: wirescope store list --store {store}")));
+        let store = &damages[DAMAGES_TOLD].store;
+        faults.push(Fault::whole(more).remedy(format!("see: {}", list(store))));
     }
     let Written { truncated, left_out, other_types, late, unfinished, .. } = written;
     let pcapng = || sentence!["use ", Setting::of("format").example("pcapng")];
@@ -452,6 +470,11 @@ fn faults(written: &Written, damages: &[Damaged], (store, folder): (&Path, &Path
     }
     faults.extend(unfinished.as_ref().map(|unfinished| early(unfinished, folder)));
     faults
+}
+
+/// The command that says all that is wrong with a store.
+fn list(store: &Path) -> String {
+    format!("wirescope store list --store {}", shell_word(store))
 }
 
 /// Why an export ended early, and what helps.

@@ -480,9 +480,9 @@ fn a_name_that_a_later_file_could_need_is_found_before_anything_is_written() {
     let place = Place::new();
     store(&place, &[&capture(&[ETHERNET, RAW], 3000)]);
     for (taken, arguments) in [
-        ("out_00002.pcapng", &["-w", "out.pcapng", "--split", "1s"][..]),
-        ("out_RAW_00002.pcapng", &["-w", "out.pcapng", "--split", "1s"]),
-        ("out_RAW.pcapng", &["-w", "out.pcapng"]),
+        ("late_00002.pcapng", &["-w", "late.pcapng", "--split", "1s"][..]),
+        ("late_RAW_00002.pcapng", &["-w", "late.pcapng", "--split", "1s"]),
+        ("late_RAW.pcapng", &["-w", "late.pcapng"]),
     ] {
         std::fs::write(place.path(taken), "mine").unwrap();
         let done = export(&place, arguments);
@@ -490,11 +490,11 @@ fn a_name_that_a_later_file_could_need_is_found_before_anything_is_written() {
         let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(taken) && words.contains("exists and is never overwritten"), "{words}");
         assert!(words.contains("remove it or choose another name"), "{words}");
-        assert_eq!(made(&place, "out"), [taken]);
+        assert_eq!(made(&place, "late"), [taken]);
         std::fs::remove_file(place.path(taken)).unwrap();
     }
-    std::fs::write(place.path("out_1.pcapng"), "alike, and in nobody's way").unwrap();
-    assert_eq!(export(&place, &["-w", "out.pcapng", "--split", "10s"]).code(), Some(0));
+    std::fs::write(place.path("late_1.pcapng"), "alike, and in nobody's way").unwrap();
+    assert_eq!(export(&place, &["-w", "late.pcapng", "--split", "10s"]).code(), Some(0));
 }
 
 #[test]
@@ -588,6 +588,29 @@ fn a_store_is_listed_by_runs_and_files_on_lines_of_80_columns() {
     let json: serde_json::Value = serde_json::from_str(&list(&place, &["--json"]).stdout).unwrap();
     let store = &json["stores"][0];
     assert_eq!((&store["packets"], &store["foreign"]), (&3500.into(), &1.into()));
+    let headings = |name: &str| lines.iter().filter(|line| **line == format!("  {name}")).count();
+    assert_eq!((headings("ETHERNET"), headings("RAW")), (2, 1), "{}", listed.stdout);
+    let types: Vec<String> =
+        store["runs"].as_array().unwrap().iter().map(|run| run["link_types"].to_string()).collect();
+    assert!(types.contains(&"[\"ETHERNET\"]".to_string()), "{types:?}");
     let files = store["files"].as_array().expect("a list");
     assert_eq!(files.iter().filter(|file| file["link_type"] == "ETHERNET").count(), 2, "{files:#?}");
+}
+
+#[test]
+fn empty_and_damaged_files_count_in_the_bytes_of_a_store() {
+    let place = Place::new();
+    let (_, files) =
+        store(&place, &[&capture(&[ETHERNET], 900), &capture(&[ETHERNET], 700), &capture(&[RAW], 30)]);
+    let bytes = || files.iter().map(|file| file.metadata().unwrap().len()).sum::<u64>();
+    let listed = || -> serde_json::Value {
+        let done = list(&place, &["--json"]);
+        let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        object["stores"][0].clone()
+    };
+    assert_eq!(listed()["bytes"], bytes());
+    File::options().write(true).open(&files[0]).unwrap().write_all_at(&[7; 64], 0).unwrap();
+    File::options().write(true).open(&files[1]).unwrap().set_len(0).unwrap();
+    let store = listed();
+    assert_eq!((&store["bytes"], store["files"].as_array().unwrap().len()), (&bytes().into(), 3));
 }
