@@ -20,6 +20,7 @@ pub const ALL: [(&str, Target); 27] = [
     ("verify_stored", volume::verify_stored),
     ("chain", volume::chain),
     ("holds", volume::holds),
+    ("imports", volume::imports),
     ("store_mark", volume::store_mark),
     ("store_name", volume::store_name),
     ("filter", text::filter),
