@@ -204,9 +204,12 @@ fn is_held(holds: &Result<Holds, Fault>, (min_ns, max_ns): (i64, i64)) -> bool {
     holds.as_ref().map_or(true, |holds| holds.cover(min_ns, max_ns))
 }
 
+/// Folders of days that can't be read, by their names.
+type UnreadDays = Vec<(PathBuf, io::Error)>;
+
 /// Names of its files, in the order of their begin, and folders of days that can't be read. The rest is
 /// foreign.
-fn list(path: &Path, foreign: &mut Foreign) -> io::Result<(Vec<FileName>, Vec<(PathBuf, io::Error)>)> {
+fn list(path: &Path, foreign: &mut Foreign) -> io::Result<(Vec<FileName>, UnreadDays)> {
     let (mut names, mut unread) = (Vec::new(), Vec::new());
     for entry in path.read_dir()? {
         let entry = entry?;
