@@ -6,7 +6,7 @@ use crate::{capture, packet, stored, system, text, volume};
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 27] = [
+pub const ALL: [(&str, Target); 28] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
     ("compressed", capture::compressed),
@@ -20,6 +20,7 @@ pub const ALL: [(&str, Target); 27] = [
     ("verify_stored", volume::verify_stored),
     ("chain", volume::chain),
     ("holds", volume::holds),
+    ("imports", volume::imports),
     ("store_mark", volume::store_mark),
     ("store_name", volume::store_name),
     ("filter", text::filter),

@@ -1,8 +1,9 @@
-//! A volume's folder: its mark, holds, chain and names of files, and what `verify` says of any file.
+//! A volume's folder: its mark, holds, chain, imports and names of files, and what `verify` says of any file.
 
 use crate::stored::{changed, whole_file};
 use scope_store::StoredFile;
 use scope_store::chain::Chain;
+use scope_store::imports::{IMPORTS_FILE, Imports};
 use scope_store::name::FileName;
 use scope_store::verify::{self, Meter, Report, Verdict};
 use scope_store::volume::{MARK, Store};
@@ -98,6 +99,22 @@ pub fn holds(data: &[u8]) {
         }
         Err(fault) => assert!(fault.to_string().contains("nothing in this store is deleted")),
     }
+}
+
+/// What was imported is understood or refused with the place; written anew it is the same.
+pub fn imports(data: &[u8]) {
+    written(MARK, b"{\"version\":1,\"volume\":\"00112233445566778899aabbccddeeff\"}\n");
+    written(IMPORTS_FILE, data);
+    let store = Store::look(folder()).expect("the mark is whole");
+    let read = || Imports::read(store.folder());
+    if let Err(fault) = read() {
+        return assert!(fault.to_string().contains("what was imported before can't be read"));
+    }
+    let rewritten = || {
+        store.note_imports(&[]).expect("it was read just now");
+        read().expect("it was written just now")
+    };
+    assert_eq!(rewritten(), rewritten());
 }
 
 /// A mark is one, is of a newer version, or is damaged.

@@ -11,7 +11,8 @@
 //! `NAME_LINKTYPE.EXT`; parts are numbered `NAME_00001.EXT`.
 //!
 //! Into a pipe everything goes as it comes: all interfaces first, the facts at the end. It holds one link type.
-//! After an error of the disk nothing more is written; the file that met it gets no name.
+//! After an error of the disk nothing more is written. The file that met it gets no name, and [`Unfinished`]
+//! says from when on packets are in no file.
 
 use crate::head::HeadInterface;
 use crate::hpcap::{self, Fit};
@@ -88,6 +89,8 @@ pub struct Question {
     pub heard: Option<(i64, i64)>,
     /// Filters that packets passed on their way into the stores.
     pub filters: Vec<String>,
+    /// Volumes of its runs that weren't given, in words, a line for each run.
+    pub partial: Vec<String>,
 }
 
 /// What was written.
@@ -108,7 +111,19 @@ pub struct Written {
     /// Packets that stand behind newer ones, since there was no room to let them wait.
     pub late: u64,
     /// Why it ended before its end: packets behind it weren't written.
-    pub error: Option<io::Error>,
+    pub unfinished: Option<Unfinished>,
+}
+
+/// An error that ended an export early. The files that have their names are whole.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// The file that met it, by its name in the folder; empty: the pipe.
+    pub name: OsString,
+    /// The system's words.
+    pub error: io::Error,
+    /// From this time on, ns, packets are missing; those of other link types may be there for longer. 0: from
+    /// the begin.
+    pub from_ns: i64,
 }
 
 /// One file that has its name.
@@ -203,21 +218,45 @@ impl<'a> Export<'a> {
         name.into_os_string()
     }
 
+    /// Whether one of its files could be called `name`, under the name `base`, of stores with these link types.
+    pub fn names(
+        (base, name): (&OsStr, &OsStr),
+        types: &[LinkType],
+        format: Format,
+        split: Option<Split>,
+    ) -> bool {
+        let others = types.iter().filter(|_| types.len() > 1).map(|of| Some(of.name()));
+        let number = number_of(name);
+        std::iter::once(None).chain(others).any(|suffix| {
+            let is = |number| Export::name(base, suffix.as_deref(), number) == name;
+            let has_parts = split.is_some() || file_bytes_max(format, split).is_some();
+            (split.is_none() && is(None)) || (has_parts && number.is_some() && is(number))
+        })
+    }
+
     /// Whether anything more can be written.
     pub fn goes_on(&self) -> bool {
-        self.written.error.is_none()
+        self.written.unfinished.is_none()
     }
 
     /// Writes the next packet, a whole block of lane `lane` of the timeline.
     pub fn packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) {
-        if self.written.error.is_none()
-            && let Err(error) = self.try_packet(lane, link_type, block)
+        if self.goes_on()
+            && let Err(unfinished) = self.try_packet(lane, link_type, block)
         {
-            self.written.error = Some(error);
+            self.end_early(unfinished);
         }
     }
 
-    fn try_packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) -> io::Result<()> {
+    /// Nothing more is written. What is open gets no name, so its packets are missing as well.
+    fn end_early(&mut self, mut unfinished: Unfinished) {
+        for (_, part) in std::mem::take(&mut self.parts) {
+            unfinished.from_ns = unfinished.from_ns.min(part.from_ns);
+        }
+        self.written.unfinished = Some(unfinished);
+    }
+
+    fn try_packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) -> Result<(), Unfinished> {
         let Some(packet) = PacketBlock::first(block) else { return Ok(()) };
         let main = *self.main.get_or_insert(link_type);
         if main != link_type && matches!(self.target, Target::Pipe(_)) {
@@ -272,7 +311,10 @@ impl<'a> Export<'a> {
         part.packets += 1;
         self.written.packets += 1;
         self.written.bytes += packet.data().len() as u64;
-        if part.buffer.len() >= BUFFER_BYTES { part.flush() } else { Ok(()) }
+        if part.buffer.len() < BUFFER_BYTES {
+            return Ok(());
+        }
+        part.flush().map_err(|error| part.unfinished(error))
     }
 
     /// Whether the next packet, with so many bytes, doesn't belong into this file any more.
@@ -291,16 +333,20 @@ impl<'a> Export<'a> {
         bytes_max.is_some_and(|most| part.bytes() + part.statistics_bytes(self.format) + bytes > most)
     }
 
-    fn begin_part(&self, link_type: LinkType, number: u32, from_ns: i64) -> io::Result<Part<'a>> {
-        let (sink, name) = match &self.target {
-            Target::Pipe(pipe) => (Sink::Pipe(pipe.try_clone()?), OsString::new()),
-            Target::Files(folder, base) => {
+    fn begin_part(&self, link_type: LinkType, number: u32, from_ns: i64) -> Result<Part<'a>, Unfinished> {
+        let name = match &self.target {
+            Target::Pipe(_) => OsString::new(),
+            Target::Files(_, base) => {
                 let suffix = (self.main != Some(link_type)).then(|| link_type.name());
                 let number = (self.split.is_some() || number > 1).then_some(number);
-                let name = Export::name(base, suffix.as_deref(), number);
-                (Sink::Draft(folder.draft(&name)?), name)
+                Export::name(base, suffix.as_deref(), number)
             }
         };
+        let sink = match &self.target {
+            Target::Pipe(pipe) => pipe.try_clone().map(Sink::Pipe),
+            Target::Files(folder, _) => folder.draft(&name).map(Sink::Draft),
+        };
+        let sink = sink.map_err(|error| Unfinished { name: name.clone(), error, from_ns })?;
         let mut part = Part {
             link_type,
             number,
@@ -352,19 +398,17 @@ impl<'a> Export<'a> {
     /// All packets are there. Without any, an empty file says that; `link_type` is that of the stores, if
     /// they have one.
     pub fn finish(mut self, link_type: Option<LinkType>) -> Written {
-        if self.parts.is_empty() && self.written.files.is_empty() && self.written.error.is_none() {
+        if self.parts.is_empty() && self.written.files.is_empty() && self.goes_on() {
             let link_type = link_type.unwrap_or(LinkType::ETHERNET);
             self.main = Some(link_type);
             match self.begin_part(link_type, 1, self.question.span.from_ns) {
                 Ok(part) => drop(self.parts.insert(link_type, part)),
-                Err(error) => self.written.error = Some(error),
+                Err(unfinished) => self.end_early(unfinished),
             }
         }
-        for (_, part) in std::mem::take(&mut self.parts) {
-            if self.written.error.is_none()
-                && let Err(error) = self.finish_part(part, self.question.span.to_ns)
-            {
-                self.written.error = Some(error);
+        while let Some((_, part)) = self.parts.pop_first() {
+            if let Err(unfinished) = self.finish_part(part, self.question.span.to_ns) {
+                self.end_early(unfinished);
             }
         }
         self.written.files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -372,39 +416,34 @@ impl<'a> Export<'a> {
     }
 
     /// Ends a file: the facts, everything on the disk, the name.
-    fn finish_part(&mut self, mut part: Part<'a>, to_ns: i64) -> io::Result<()> {
+    fn finish_part(&mut self, mut part: Part<'a>, to_ns: i64) -> Result<(), Unfinished> {
         let gaps = self.losses.within(Span { from_ns: part.from_ns, to_ns });
         let facts = self.facts(&part, to_ns, &gaps);
         if self.format == Format::Pcapng {
             part.end_pcapng(&facts, to_ns.min(part.last_ns.max(part.from_ns)), lost(&gaps));
         }
-        part.flush()?;
-        let head = part.head(&facts);
-        if let Sink::Draft(mut draft) = part.sink {
-            if self.format == Format::Pcapng {
-                draft.file().write_all_at(&head, 0)?;
-            }
-            draft.file().sync_data()?;
-            draft.publish()?;
-            self.written.files.push(WrittenFile {
-                name: part.name,
-                link_type: part.link_type,
-                packets: part.packets,
-                bytes: part.flushed,
-            });
+        part.flush().map_err(|error| part.unfinished(error))?;
+        let head = if self.format == Format::Pcapng { part.head(&facts) } else { Vec::new() };
+        let Part { name, link_type, packets, flushed: bytes, from_ns, sink, .. } = part;
+        if let Sink::Draft(draft) = sink {
+            publish(draft, &head).map_err(|error| Unfinished { name: name.clone(), error, from_ns })?;
+            self.written.files.push(WrittenFile { name, link_type, packets, bytes });
         }
         Ok(())
     }
 
     /// Out of what, and which span.
     fn asked(&self) -> String {
-        let Question { of, span, heard, filters } = &self.question;
+        let Question { of, span, heard, filters, partial } = &self.question;
         let mut text = format!("packets of {of}\n");
         let end = |ns: i64| if ns == i64::MAX { "the end".to_string() } else { iso(ns) };
         let begin = |ns: i64| if ns == 0 { "the begin".to_string() } else { iso(ns) };
         let _ = writeln!(text, "asked: {} to {}", begin(span.from_ns), end(span.to_ns));
         if let Some((from_ns, to_ns)) = heard {
             let _ = writeln!(text, "stored: {} to {}", iso(*from_ns), iso(*to_ns));
+        }
+        for run in partial {
+            let _ = writeln!(text, "{run}");
         }
         for filter in filters {
             let shown = pcapng::beginning(filter, 500);
@@ -454,7 +493,26 @@ impl<'a> Export<'a> {
     }
 }
 
+/// Puts the head in its place and everything on the disk, and gives the file its name.
+fn publish(mut draft: Draft<'_>, head: &[u8]) -> io::Result<()> {
+    draft.file().write_all_at(head, 0)?;
+    draft.file().sync_data()?;
+    draft.publish()
+}
+
+/// The number of a part at the end of a name: what stands behind the last `_`, if it is five digits or more.
+fn number_of(name: &OsStr) -> Option<u32> {
+    let stem = Path::new(name).file_stem()?.to_str()?;
+    let (_, digits) = stem.rsplit_once('_')?;
+    let is_number = digits.len() >= 5 && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
+}
+
 impl Part<'_> {
+    fn unfinished(&self, error: io::Error) -> Unfinished {
+        Unfinished { name: self.name.clone(), error, from_ns: self.from_ns }
+    }
+
     fn bytes(&self) -> u64 {
         self.flushed + self.buffer.len() as u64
     }
@@ -596,5 +654,30 @@ mod tests {
         check(Format::Pcapng, gib(4), Some(4 << 30));
         check(Format::Pcap, None, None);
         check(Format::Pcapng, Some(Split::Every(1)), None);
+    }
+
+    #[test]
+    fn the_names_that_an_export_could_give_are_known_before_it_begins() {
+        let check = |name: &str, types: &[LinkType], format, split, expected| {
+            let found = Export::names((OsStr::new("out.x"), OsStr::new(name)), types, format, split);
+            assert_eq!(found, expected, "{name} {types:?} {format:?} {split:?}");
+        };
+        let (one, two) = ([LinkType::ETHERNET], [LinkType::ETHERNET, LinkType::RAW]);
+        let parts = Some(Split::Every(1));
+        check("out.x", &one, Format::Pcapng, None, true);
+        check("out.x", &one, Format::Pcapng, parts, false);
+        check("out_RAW.x", &one, Format::Pcapng, None, false);
+        check("out_RAW.x", &two, Format::Pcapng, None, true);
+        check("out_NULL.x", &two, Format::Pcapng, None, false);
+        check("out_00007.x", &one, Format::Pcapng, None, false);
+        check("out_00007.x", &one, Format::Hpcap, None, true);
+        check("out_00007.x", &one, Format::Pcapng, parts, true);
+        check("out_123456.x", &one, Format::Pcapng, parts, true);
+        check("out_000007.x", &one, Format::Pcapng, parts, false);
+        check("out_0007.x", &one, Format::Pcapng, parts, false);
+        check("out_RAW_00007.x", &two, Format::Pcapng, parts, true);
+        check("out_RAW_00007.x", &one, Format::Pcapng, parts, false);
+        check("other_00007.x", &one, Format::Pcapng, parts, false);
+        check("out_00007.y", &one, Format::Pcapng, parts, false);
     }
 }

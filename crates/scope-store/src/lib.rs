@@ -17,6 +17,7 @@
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
+//! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`] | a line for each closed file, bound to the one before it |
 //! | [`imports`] | which capture files were imported, so that one is recognised |
@@ -62,6 +63,7 @@ pub mod slot;
 pub mod stall;
 pub mod stored;
 pub mod timeline;
+pub mod unread;
 pub mod verify;
 pub mod volume;
 pub mod volume_writer;

@@ -37,6 +37,8 @@ pub struct Listing {
     pub files: Vec<Listed>,
     /// What else stands there.
     pub foreign: Foreign,
+    /// Folders of days that can't be read, below the store's folder.
+    pub unread: Vec<(PathBuf, io::Error)>,
 }
 
 /// One file.
@@ -81,6 +83,8 @@ pub struct Contents {
     pub run_id: [u8; 16],
     /// The volume that it was written into.
     pub volume: [u8; 16],
+    /// All volumes of the run; empty: the head doesn't say them.
+    pub volumes: Vec<[u8; 16]>,
     /// Number of the file in its run and volume.
     pub number: u32,
     /// Link type of its packets.
@@ -136,16 +140,23 @@ impl Contents {
 /// Looks at all files of a store.
 ///
 /// # Errors
-/// The system's: a folder can't be listed.
+/// The system's: the store's folder can't be listed.
 pub fn list(store: &Store) -> io::Result<Listing> {
     let is_written = store.is_written()?;
-    let mut listing =
-        Listing { volume: store.id(), is_written, files: Vec::new(), foreign: Foreign::default() };
+    let mut listing = Listing {
+        volume: store.id(),
+        is_written,
+        files: Vec::new(),
+        foreign: Foreign::default(),
+        unread: Vec::new(),
+    };
     for entry in store.folder().entries()? {
         let day = Path::new(&entry.name);
         match entry.kind {
             EntryKind::Folder if entry.name.to_str().is_some_and(is_day) => {
-                list_day(store.folder(), day, &mut listing)?;
+                if let Err(error) = list_day(store.folder(), day, &mut listing) {
+                    listing.unread.push((day.to_path_buf(), error));
+                }
             }
             EntryKind::File if !is_foreign(day) => {}
             _ => listing.foreign.add(day),
@@ -245,6 +256,7 @@ fn contents(file: File, grows: bool) -> Result<Contents, StoredError> {
     Ok(Contents {
         run_id: head.run_id,
         volume: head.volume,
+        volumes: head.volumes.clone(),
         number: head.number,
         link_type: head.link_type,
         filter: head.filter.clone(),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Letters of a day, `2026-11-20`.
 const DAY_LEN: usize = 10;
+const DAY_NS: i64 = 86_400 * 1_000_000_000;
 const ENDING: &str = ".pcapng";
 const GROWING: &str = ".part";
 
@@ -118,8 +119,14 @@ impl FileName {
 
 /// Whether the name of a folder is that of a day.
 pub fn is_day(name: &str) -> bool {
+    day_ns(name).is_some()
+}
+
+/// First and last time, ns, of the day that a folder has the name of.
+pub fn day_ns(name: &str) -> Option<(i64, i64)> {
     let begin_ns = from_file_name(&format!("{name}T00-00-00.000000000Z"));
-    name.len() == DAY_LEN && begin_ns.is_some_and(|begin_ns| begin_ns >= 0)
+    let begin_ns = begin_ns.filter(|&begin_ns| begin_ns >= 0 && name.len() == DAY_LEN)?;
+    Some((begin_ns, begin_ns.saturating_add(DAY_NS - 1)))
 }
 
 fn is_letter(byte: u8) -> bool {

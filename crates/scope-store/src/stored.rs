@@ -11,6 +11,8 @@ use crate::checks::{self, Damage, Hash};
 use crate::head::{HEAD_BYTES_MAX, Head, HeadError};
 use crate::index::{self, Entry, IndexError};
 use crate::segment::{SegmentFault, StoredSegment, foot_of};
+use crate::unread::unread;
+use scope_fault::Fault;
 use scope_packet::pcapng::{BLOCK_BYTES_MIN, KEY_COLUMN, PADDING, le32};
 use scope_packet::segment::{FOOT_BYTES, Foot, SEGMENT_BYTES_MAX, is_segment_size};
 use scope_ring::Summary;
@@ -18,6 +20,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// The head is looked for in so many bytes first.
 const HEAD_BYTES_FIRST: usize = 64 << 10;
@@ -43,6 +46,16 @@ pub enum StoredError {
     /// A packet of the segment at this offset has an interface that the head doesn't describe.
     #[error("the segment at byte {0} has a packet of interface {1}, which the head doesn't describe")]
     Interface(u64, u32),
+}
+
+impl StoredError {
+    /// As a fault of the file at `path`.
+    pub fn fault(&self, path: &Path) -> Fault {
+        match self {
+            StoredError::Io(error) => unread(path, error),
+            cause => Fault::of_thing(path.to_string_lossy()).cause(cause.to_string()),
+        }
+    }
 }
 
 /// In which state a file was found.

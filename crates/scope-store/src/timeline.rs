@@ -14,11 +14,13 @@
 use crate::checks::Hash;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
-use crate::lanes::Lanes;
+use crate::lanes::{Lack, Lanes, Partial};
 use crate::listing::{self, Listed, Listing, SegmentFacts};
-use crate::name::FileName;
+use crate::name::{FileName, day_ns};
 use crate::segment::StoredSegment;
+use crate::unread::unread;
 use crate::volume::Store;
+use scope_fault::Fault;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::segment::SegmentId;
 use scope_packet::{Gap, GapReason, LinkType, Moment, pcapng};
@@ -28,6 +30,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -143,6 +146,7 @@ pub struct StoreTimeline {
     losses: Losses,
     damages: Vec<Damaged>,
     heard: Option<(i64, i64)>,
+    partial: Vec<(Partial, u64)>,
     slot: Vec<u8>,
 }
 
@@ -174,10 +178,10 @@ impl Losses {
 /// Something of a store that couldn't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// The file, below the store's folder.
-    pub file: std::path::PathBuf,
-    /// What is wrong.
-    pub cause: String,
+    /// The file or folder, and what is wrong.
+    pub fault: Fault,
+    /// The store's folder.
+    pub store: PathBuf,
     /// Packets that are missing because of it; `None`: nobody knows.
     pub packets: Option<u64>,
 }
@@ -207,11 +211,16 @@ impl StoreTimeline {
             losses: Losses::default(),
             damages: Vec::new(),
             heard: None,
+            partial: Vec::new(),
             slot: Vec::new(),
         };
         let mut plan = Plan::default();
         for (number, (store, listing)) in stores.into_iter().enumerate() {
+            plan.lanes.give(store.id().0);
             timeline.stores.push(store);
+            for (day, error) in &listing.unread {
+                timeline.add_unread(number, day, error, &listing.files);
+            }
             let begins: Vec<i64> = listing.files.iter().map(|file| file.name.first_ns()).collect();
             for (at, listed) in listing.files.into_iter().enumerate() {
                 // What a file that can't be read had lies before the next one's begin.
@@ -219,7 +228,15 @@ impl StoreTimeline {
                 timeline.add(number, listed, next_ns.map_or(i64::MAX, |next_ns| next_ns - 1), &mut plan);
             }
         }
-        timeline.losses.add(plan.lanes.gaps().into_iter().map(|(_, gap)| gap));
+        let lacks = plan.lanes.lacks();
+        timeline.losses.add(lacks.iter().filter(|lack| !lack.is_elsewhere).map(|lack| lack.gap));
+        let touch = |lack: &&Lack| lack.is_elsewhere && timeline.touches((lack.gap.from_ns, lack.gap.to_ns));
+        let elsewhere = |run_id| {
+            let of_run = lacks.iter().filter(touch).filter(|lack| lack.run_id == run_id);
+            of_run.fold(0, |sum: u64, lack| sum.saturating_add(lack.gap.lost_max.unwrap_or(0)))
+        };
+        let partial = plan.lanes.partial();
+        timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
         timeline.begin(plan);
         timeline
     }
@@ -234,6 +251,12 @@ impl StoreTimeline {
         self.losses.clone()
     }
 
+    /// Runs of which volumes weren't given, each with the packets of the span that may be in these, as far as
+    /// numbers tell.
+    pub fn partial(&self) -> &[(Partial, u64)] {
+        &self.partial
+    }
+
     /// What couldn't be read up to now.
     pub fn damages(&self) -> &[Damaged] {
         &self.damages
@@ -244,17 +267,33 @@ impl StoreTimeline {
         self.heap.iter().map(|Reverse(next)| u64::from(self.segments[next.segment].facts.foot.packets)).sum()
     }
 
+    /// What the folder of a day has that can't be read may reach up to the begin of the next file.
+    fn add_unread(&mut self, store: usize, day: &Path, error: &io::Error, files: &[Listed]) {
+        let Some((from_ns, day_end_ns)) = day.to_str().and_then(day_ns) else { return };
+        let behind = files.iter().map(|file| file.name.first_ns()).filter(|&begin| begin > day_end_ns);
+        let span_ns = (from_ns, behind.min().map_or(i64::MAX, |next_ns| next_ns - 1));
+        if self.touches(span_ns) {
+            self.damage(store, unread(&self.path(store, day), error), None, span_ns);
+        }
+    }
+
+    /// Where this stands that is in a store.
+    fn path(&self, store: usize, below: &Path) -> PathBuf {
+        self.stores[store].folder().path().join(below)
+    }
+
     fn add(&mut self, store: usize, listed: Listed, until_ns: i64, plan: &mut Plan) {
         let Listed { name, contents, .. } = listed;
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
                 let (from_ns, to_ns) = (name.first_ns(), until_ns);
-                self.damage(&name, cause.to_string(), None, (from_ns, to_ns));
+                let fault = cause.fault(&self.path(store, &name.path()));
+                self.damage(store, fault, None, (from_ns, to_ns));
                 return;
             }
         };
-        plan.lanes.add(&contents);
+        plan.lanes.add(store, &contents);
         let whole = contents.span_ns();
         self.heard = self.heard.into_iter().chain(whole).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         if let Some(cause) = contents.index {
@@ -266,7 +305,9 @@ impl StoreTimeline {
                 _ => ((contents.unread == 0).then_some(0), (first_ns, max_ns)),
             };
             if self.touches(span_ns) {
-                self.damage(&name, cause.to_string(), lost, span_ns);
+                let path = self.path(store, &name.path());
+                let fault = Fault::of_thing(path.to_string_lossy()).cause(cause.to_string());
+                self.damage(store, fault, lost, span_ns);
             }
         }
         if !whole.is_some_and(|span_ns| self.touches(span_ns)) {
@@ -352,12 +393,13 @@ impl StoreTimeline {
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
     }
 
-    fn damage(&mut self, name: &FileName, cause: String, packets: Option<u64>, (from_ns, to_ns): (i64, i64)) {
+    fn damage(&mut self, store: usize, fault: Fault, packets: Option<u64>, (from_ns, to_ns): (i64, i64)) {
         if packets != Some(0) {
             let (lost_min, lost_max) = (packets.unwrap_or(0), packets);
             self.losses.add([Gap { from_ns, to_ns, reason: GapReason::Unreadable, lost_min, lost_max }]);
         }
-        self.damages.push(Damaged { file: name.path(), cause, packets });
+        let store = self.path(store, Path::new(""));
+        self.damages.push(Damaged { fault, store, packets });
     }
 
     /// Reads the packets of a segment, unless they are kept.
@@ -409,13 +451,15 @@ impl StoreTimeline {
             self.copies.insert(copy, others);
             self.heap.push(Reverse(Next { segment: copy, min_ns: foot.min_ns, ..next }));
         }
-        let name = self.files[self.segments[next.segment].file].name.clone();
+        let SourceFile { store, name, .. } = &self.files[self.segments[next.segment].file];
+        let (store, path) = (*store, self.path(*store, &name.path()));
         let place = self.segments[next.segment].facts.offset;
         let reason = match cause.kind() {
             io::ErrorKind::NotFound => "the file was deleted meanwhile".to_string(),
             _ => format!("the segment at byte {place}: {cause}"),
         };
-        self.damage(&name, reason, Some(missing), span_ns);
+        let fault = Fault::of_thing(path.to_string_lossy()).cause(reason);
+        self.damage(store, fault, Some(missing), span_ns);
     }
 }
 

@@ -21,22 +21,23 @@ mod report;
 mod segments;
 mod statement;
 
+pub use crate::lanes::Partial;
 pub use folder::{ChainProblem, ChainReport, StoreReport};
-pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Partial, Progress, Reason, Verdict};
+pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Progress, Reason, Verdict};
 
 use crate::chain::Digest;
 use crate::head::{Head, HeadError};
 use crate::stored::{StoredError, StoredFile};
+use crate::unread::unread;
 use input::Input;
 use lanes::{Lanes, NumberGap};
 use rustix::fs::OFlags;
-use scope_fault::Fault;
 use scope_packet::GapReason;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In the name of the writing program, where one of Wireshark's has copied a file: blocks of the store are
@@ -98,8 +99,9 @@ impl StoreReport {
     /// What the folder itself comes to, without its files.
     pub fn verdict(&self) -> Verdict {
         match &self.chain {
-            _ if self.unread.is_some() => Verdict::Unread,
+            _ if self.unread.is_some() || !self.unread_parts.is_empty() => Verdict::Unread,
             Some(chain) if !chain.faults.is_empty() => Verdict::Damaged,
+            _ if self.missing.iter().any(Missing::is_loss) => Verdict::Lost,
             _ => Verdict::Whole,
         }
     }
@@ -126,7 +128,12 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
     }
     report.twice = looked.lanes.twice;
     report.partial = looked.partial();
-    report.files = looked.finish();
+    let (files, ends) = looked.finish();
+    report.files = files;
+    for store in &mut report.stores {
+        let ends = ends.iter().filter(|(path, _)| *path == store.path);
+        store.missing = ends.flat_map(|(_, rows)| rows).cloned().collect();
+    }
     let heads = || report.stores.iter().filter_map(|store| store.chain.as_ref()).flat_map(|chain| &chain.all);
     report.heads_missing =
         expect.iter().filter(|head| !heads().any(|known| known == *head)).copied().collect();
@@ -152,7 +159,7 @@ struct Looked {
     /// Of each file, whether it belongs to a store.
     is_of_volume: Vec<bool>,
     lanes: Lanes,
-    stores: Vec<Vec<folder::Numbered>>,
+    stores: Vec<folder::Explaining>,
     /// Volumes that were given, with their places in `stores`.
     given: BTreeMap<[u8; 16], usize>,
     /// All volumes of each run in the stores, as the heads of its files say.
@@ -176,7 +183,7 @@ impl Looked {
         let head = match opened {
             Ok(opened) => self.opened(&mut report, opened, threads, meter),
             Err(error) => {
-                report.unread = Some(Fault::of_thing(report.path.to_string_lossy()).error(error));
+                report.unread = Some(unread(&report.path, error));
                 None
             }
         };
@@ -239,7 +246,7 @@ impl Looked {
         if volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains_key(id)) {
             return Reason::Elsewhere;
         }
-        let files = |id: &[u8; 16]| self.stores.get(*self.given.get(id)?);
+        let files = |id: &[u8; 16]| Some(&self.stores.get(*self.given.get(id)?)?.files[..]);
         match volumes.iter().filter_map(files).any(|files| folder::has_only_later(gap, files)) {
             true => Reason::Deleted,
             false => Reason::Gap(GapReason::Disk),
@@ -255,23 +262,27 @@ impl Looked {
         partial.filter(|partial| (1..partial.volumes).contains(&partial.given)).collect()
     }
 
-    /// Says of each file what it lacks.
-    fn finish(mut self) -> Vec<FileReport> {
+    /// Says of each file what it lacks, and of each store what was at the ends of runs.
+    fn finish(mut self) -> (Vec<FileReport>, Vec<(PathBuf, Vec<Missing>)>) {
         let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
+        let ends =
+            self.stores.iter().map(|store| (store.path.clone(), folder::missing_at_ends(store, &gaps)));
+        let ends = ends.collect();
         for gap in gaps {
             let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
-                let reason = match is_of_volume || is_in_store {
+                let (reason, begin_ns) = match is_of_volume || is_in_store {
                     true => match folder::explain(&gap, &self.stores) {
-                        Reason::Gap(GapReason::Disk) => self.not_here(&gap),
-                        reason => reason,
+                        (Reason::Gap(GapReason::Disk), _) if gap.is_cut => (Reason::Crash, None),
+                        (Reason::Gap(GapReason::Disk), _) => (self.not_here(&gap), None),
+                        explained => explained,
                     },
-                    false => Reason::Gap(GapReason::Evicted),
+                    false => (Reason::Gap(GapReason::Evicted), None),
                 };
-                losses.push((gap.behind, folder::missing_of(&gap, reason)));
+                losses.push((gap.behind, folder::missing_of(&gap, reason, begin_ns)));
             }
         }
         losses.sort_by(|(_, one), (_, other)| {
@@ -280,7 +291,7 @@ impl Looked {
         for (file, missing) in losses {
             self.files[file].lack(missing);
         }
-        self.files
+        (self.files, ends)
     }
 }
 

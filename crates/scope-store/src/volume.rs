@@ -506,8 +506,8 @@ fn no_locks(path: &Path, error: &io::Error) -> Fault {
 /// What the system refuses, with what helps.
 fn system(path: &Path, error: &io::Error, what: &str) -> Fault {
     let fault = fault(path, format!("{what}: {error}"));
-    let owner =
-        || path.metadata().map_or_else(|_| "its owner".to_string(), |facts| format!("user {}", facts.uid()));
+    let seen = || path.ancestors().find_map(|above| above.metadata().ok());
+    let owner = || seen().map_or_else(|| "its owner".to_string(), |facts| format!("user {}", facts.uid()));
     match error.kind() {
         ErrorKind::PermissionDenied => {
             fault.remedy(format!("use the rights of {}, or choose another folder", owner()))

@@ -24,6 +24,8 @@ const RUN: [u8; 16] = [0xc3; 16];
 const VOLUME: VolumeId = VolumeId([7; 16]);
 /// Packets of a segment.
 const PACKETS: u64 = 20;
+/// Bytes of the head of a file.
+const HEAD_BYTES: usize = 4096;
 const BEGIN_NS: i64 = 1_763_700_000_000_000_000;
 
 /// Segments of one lane, as a run writes them; in front of segment `n` the kernel drops `drops[n]` packets.
@@ -289,16 +291,76 @@ fn what_retention_deleted_is_listed_and_no_fault_and_another_file_that_is_gone_i
     fs::remove_file(&oldest.files[1]).unwrap();
     let report = oldest.look();
     assert_eq!((missing(&report), report.verdict()), (vec![("deleted", 2 * PACKETS, false)], Verdict::Whole));
+    let row = |report: &Report| report.files.iter().find_map(|file| file.missing.first().cloned()).unwrap();
+    let second_ns = |number: i64| BEGIN_NS + number * PACKETS as i64 * 1000;
+    assert!(row(&report).reaches_back && row(&report).to_ns == Some(second_ns(2)), "nobody knows its begin");
     let middle = made();
     fs::remove_file(&middle.files[1]).unwrap();
     let report = middle.look();
     assert_eq!((missing(&report), report.verdict()), (vec![("gone", PACKETS, true)], Verdict::Lost));
+    let gone = row(&report);
+    let span = (second_ns(1) - 1000, Some(second_ns(2)));
+    assert!(!gone.reaches_back && (gone.from_ns, gone.to_ns) == span, "the packets around it: {gone:?}");
     // A hold keeps the older one: then retention went on behind it.
     let hold =
         |holds: &mut scope_store::hold::Holds| holds.add(0, BEGIN_NS, "evidence", 0).map(|hold| hold.id);
     Store::look(&middle.store()).unwrap().change_holds(hold).unwrap();
     let report = middle.look();
     assert_eq!((missing(&report), report.verdict()), (vec![("deleted", PACKETS, false)], Verdict::Whole));
+}
+
+#[test]
+fn the_chain_knows_the_spans_of_files_that_are_gone_also_where_nothing_is_behind_them() {
+    let made = || {
+        let made = Made::new(&[&[0], &[1], &[2], &[3]], &[0; 4]);
+        made.chain();
+        made
+    };
+    let begin_ns = |number: i64| BEGIN_NS + number * PACKETS as i64 * 1000;
+    let rows = |made: &Made| {
+        let report = made.look();
+        let of_files = report.files.iter().flat_map(|file| &file.missing);
+        let rows = of_files.chain(&report.stores[0].missing);
+        rows.map(|row| {
+            assert!(!row.reaches_back, "{row:?}");
+            (row.reason.name(), row.from_ns, row.to_ns.unwrap(), row.lost_min)
+        })
+        .collect::<Vec<_>>()
+    };
+    let oldest = made();
+    fs::remove_file(&oldest.files[0]).unwrap();
+    fs::remove_file(&oldest.files[1]).unwrap();
+    assert_eq!(rows(&oldest), [("deleted", begin_ns(0), begin_ns(2), 2 * PACKETS)]);
+    let last = made();
+    fs::remove_file(&last.files[3]).unwrap();
+    assert_eq!(rows(&last), [("gone", begin_ns(3), begin_ns(4) - 1000, PACKETS)]);
+    assert_eq!(last.look().verdict(), Verdict::Damaged);
+    // All of a run.
+    last.files[..3].iter().for_each(|file| fs::remove_file(file).unwrap());
+    assert_eq!(rows(&last), [("deleted", begin_ns(0), begin_ns(4) - 1000, 4 * PACKETS)]);
+    assert_eq!(last.look().verdict(), Verdict::Whole);
+}
+
+#[test]
+fn what_recovery_cut_out_of_the_middle_of_a_file_is_no_loss_of_the_disk() {
+    let made = Made::new(&[&[0, 1, 2]], &[0; 3]);
+    // As recovery leaves a file whose second segment is damaged: padding, and an index without it.
+    let bytes = fs::read(&made.files[0]).unwrap();
+    let slot = |number: usize| {
+        let from = HEAD_BYTES + number * SEGMENT_BYTES;
+        bytes[from..from + SEGMENT_BYTES].to_vec()
+    };
+    let mut padding = vec![0; SEGMENT_BYTES];
+    scope_packet::pcapng::padding(&mut padding);
+    let entry = |number: usize| {
+        let at = (HEAD_BYTES + number * SEGMENT_BYTES) as u64;
+        scope_store::StoredSegment::new(&slot(number)).unwrap().entry(at)
+    };
+    let index = index::write(&[entry(0), entry(2)]);
+    let recovered = [&bytes[..HEAD_BYTES], &slot(0), &padding, &slot(2), &index].concat();
+    fs::write(&made.files[0], recovered).unwrap();
+    let report = made.look();
+    assert_eq!((missing(&report), report.verdict()), (vec![("crash", PACKETS, true)], Verdict::Lost));
 }
 
 #[test]

@@ -27,12 +27,18 @@ use scope_packet::LinkType;
 use scope_ring::Timeline;
 use scope_spelling::moment::Here;
 use scope_spelling::printable::shell_word;
+use scope_spelling::time::iso;
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use scope_store::export::{self, Export, Format, Question, SPLIT_BYTES_MIN, Split, Target, Written};
+use scope_store::export::{
+    self, Export, Format, Question, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written,
+};
+use scope_store::lanes::Partial;
 use scope_store::timeline::{Damaged, Span};
+use scope_store::unread::unread;
 use scope_store::volume::Store;
 use scope_store::{Listing, StoreTimeline, listing};
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -45,6 +51,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const WAITING_BYTES: usize = WAITING_BYTES_MAX / 2;
 /// Damaged places that are told one by one.
 const DAMAGES_TOLD: usize = 10;
+/// What helps where a name is taken.
+const NAME_REMEDY: &str = "remove it or choose another name";
 /// Shortest part of a split by time.
 const SPLIT_NS_MIN: i64 = 1_000_000;
 
@@ -56,6 +64,8 @@ struct Asked {
     split: Option<Split>,
     /// The output's folder and name; `None`: standard output.
     file: Option<(Folder, OsString)>,
+    /// Names in that folder that begin like the output's.
+    alike: Vec<OsString>,
 }
 
 /// Writes the packets. Exit codes: 0 all that is stored, 1 something couldn't be read, written or held by the
@@ -157,7 +167,16 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
             &format!("wirescope: times without a zone were taken in that of this system: {zone}"),
         );
     }
-    Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file })
+    let alike = file.as_ref().map_or(Vec::new(), |(folder, name)| alike(folder.path(), name));
+    Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file, alike })
+}
+
+/// Names in the folder that begin like that of the output: those of further files could be taken. Where the
+/// folder can't be read, a name that is taken is met when it is given.
+fn alike(folder: &Path, name: &OsStr) -> Vec<OsString> {
+    let stem = Path::new(name).file_stem().unwrap_or_default().as_encoded_bytes();
+    let names = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.as_encoded_bytes().starts_with(stem)).collect()
 }
 
 /// Before a byte of the stores is parsed: what stays is reading them, and writing the output.
@@ -240,23 +259,36 @@ struct Done {
     damages: Vec<Damaged>,
     gaps: Vec<scope_packet::Gap>,
     folder: PathBuf,
-    stores: Vec<PathBuf>,
+    partial: Vec<String>,
 }
 
 /// Looks at the stores, reads and writes.
 fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
-    let Asked { stores, span, format, split, file } = asked;
-    let paths: Vec<PathBuf> = stores.iter().map(|(_, path)| path.clone()).collect();
+    let Asked { stores, span, format, split, file, alike } = asked;
     let mut looked: Vec<(Store, Listing)> = Vec::new();
     for (store, path) in stores {
-        let listing = listing::list(&store)
-            .map_err(|error| Fault::of("store").with_value(path.to_string_lossy()).error(&error))?;
+        let listing = listing::list(&store).map_err(|error| unread(&path, &error))?;
         looked.push((store, listing));
+    }
+    if let Some((folder, base)) = &file {
+        let types = link_types(&looked);
+        let taken = alike.iter().find(|name| Export::names((base, name), &types, format, split));
+        if let Some(taken) = taken {
+            let path = folder.path().join(taken);
+            let cause = format!("{} exists and is never overwritten", path.display());
+            let fault = Fault::of("write").with_value(path.to_string_lossy());
+            return Err(fault
+                .cause(format!("{cause}, and the export could need that name"))
+                .remedy(NAME_REMEDY));
+        }
     }
     let filters = filters(&looked);
     let of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
     let mut timeline = StoreTimeline::new(looked, span, WAITING_BYTES, stop.clone());
-    let question = Question { of: of.join(", "), span, heard: timeline.heard(), filters };
+    let partial: Vec<String> =
+        timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
+    let question =
+        Question { of: of.join(", "), span, heard: timeline.heard(), filters, partial: partial.clone() };
     let target = match &file {
         Some((folder, name)) => Target::Files(folder, name.clone()),
         None => Target::Pipe(stdout()?),
@@ -277,7 +309,23 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     timeline.end();
     let gaps = timeline.missing(span.to_ns);
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
-    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, stores: paths })
+    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial })
+}
+
+/// What may be in volumes of a run that weren't given.
+pub fn elsewhere(partial: &Partial, packets: u64) -> String {
+    let others = if partial.volumes - partial.given == 1 { "other" } else { "others" };
+    match packets {
+        0 => format!("{partial}; packets may be in the {others}"),
+        most => format!("{partial}; up to {} may be in the {others}", counted(most, "packet")),
+    }
+}
+
+/// The link types of what the stores have, each once.
+fn link_types(stores: &[(Store, Listing)]) -> Vec<LinkType> {
+    let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
+    let types: BTreeSet<LinkType> = contents.map(|contents| contents.link_type).collect();
+    types.into_iter().collect()
 }
 
 /// The filters that packets passed on their way into the stores, each once.
@@ -315,7 +363,7 @@ impl Consumer for Exporting<'_> {
 
 /// Reports what was written and what is missing; the exit code.
 fn tell(done: &Done, to_stdout: bool) -> u8 {
-    let Done { written, damages, gaps, folder, stores } = done;
+    let Done { written, damages, gaps, folder, partial } = done;
     let mut text = String::new();
     for file in &written.files {
         let path = folder.join(&file.name);
@@ -326,15 +374,13 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
             size(file.bytes)
         ));
     }
-    let files = counted(written.files.len() as u64, "file");
-    let lost = match export::lost(gaps) {
-        (0, Some(0)) => "nothing is missing between them".to_string(),
-        (least, most) => {
-            let most = most.map_or("any number".to_string(), |most| most.to_string());
-            format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
-        }
-    };
-    text.push_str(&format!("{} in {files}; {lost}\n", counted(written.packets, "packet")));
+    for run in partial {
+        text.push_str(&format!("{run}\n"));
+    }
+    text.push_str(&match &written.unfinished {
+        Some(unfinished) => stopped(written, unfinished),
+        None => summed(written, gaps, !partial.is_empty()),
+    });
     let code = match to_stdout {
         true => {
             text.lines().for_each(|line| say(Level::Info, line));
@@ -342,31 +388,67 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
         }
         false => told(Ok(text)),
     };
-    let faults = faults(written, damages, &stores[0], to_stdout);
+    let faults = faults(written, damages, folder);
     for fault in &faults {
         speech::say_fault(fault);
     }
     if faults.is_empty() { code } else { UNDONE }
 }
 
+/// What all of it comes to.
+fn summed(written: &Written, gaps: &[scope_packet::Gap], is_partial: bool) -> String {
+    let files = counted(written.files.len() as u64, "file");
+    let lost = match export::lost(gaps) {
+        (0, Some(0)) if is_partial => "nothing else is missing between them".to_string(),
+        (0, Some(0)) => "nothing is missing between them".to_string(),
+        (least, most) => {
+            let most = most.map_or("any number".to_string(), |most| most.to_string());
+            format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
+        }
+    };
+    format!("{} in {files}; {lost}\n", counted(written.packets, "packet"))
+}
+
+/// What there is of an export that ended early.
+fn stopped(written: &Written, Unfinished { name, from_ns, .. }: &Unfinished) -> String {
+    if name.is_empty() {
+        return "stopped early: what was read from standard output lacks its end\n".to_string();
+    }
+    if written.files.is_empty() {
+        return "stopped early: no file was written\n".to_string();
+    }
+    let (files, are) = match written.files.len() as u64 {
+        1 => ("1 file".to_string(), "is"),
+        more => (counted(more, "file"), "are"),
+    };
+    let packets = counted(written.files.iter().map(|file| file.packets).sum(), "packet");
+    let behind = match from_ns {
+        0 => "others are in none".to_string(),
+        from_ns => format!("those from {} on may be in none", iso(*from_ns)),
+    };
+    format!("stopped early: {files} with {packets} {are} whole; {behind}\n")
+}
+
 /// What of the stored packets isn't in the files, and why.
-fn faults(written: &Written, damages: &[Damaged], store: &Path, to_stdout: bool) -> Vec<Fault> {
+fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let store = shell_word(store);
     for damaged in damages.iter().take(DAMAGES_TOLD) {
         let missing = match damaged.packets {
             Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
             None => "; its packets are missing".to_string(),
         };
-        let fault =
-            Fault::of_thing(damaged.file.to_string_lossy()).cause(format!("{}{missing}", damaged.cause));
-        faults.push(fault.remedy(format!("what else is wrong: wirescope store list --store {store}")));
+        let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
+        faults.push(match damaged.fault.remedy {
+            Some(_) => fault,
+            None => fault.remedy(format!("what else is wrong: {}", list(&damaged.store))),
+        });
     }
     if damages.len() > DAMAGES_TOLD {
         let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
-        faults.push(Fault::whole(more).remedy(format!("see: wirescope store list --store {store}")));
+        let store = &damages[DAMAGES_TOLD].store;
+        faults.push(Fault::whole(more).remedy(format!("see: {}", list(store))));
     }
-    let Written { truncated, left_out, other_types, late, error, .. } = written;
+    let Written { truncated, left_out, other_types, late, unfinished, .. } = written;
     let pcapng = || sentence!["use ", Setting::of("format").example("pcapng")];
     if *truncated > 0 {
         let cause = format!("{} longer than 65,535 bytes truncated", counted(*truncated, "packet"));
@@ -386,11 +468,47 @@ fn faults(written: &Written, damages: &[Damaged], store: &Path, to_stdout: bool)
         let cause = format!("{} behind newer ones: too many lanes overlap", counted(*late, "packet"));
         faults.push(Fault::whole(cause).remedy("sort the files, e.g. with reordercap"));
     }
-    if let Some(error) = error {
-        let gone = to_stdout && error.kind() == io::ErrorKind::BrokenPipe;
-        let what = if to_stdout { "standard output" } else { "output" };
-        let fault = Fault::of_thing(what).error(error);
-        faults.push(if gone { fault.remedy("the reader closed it before the end") } else { fault });
-    }
+    faults.extend(unfinished.as_ref().map(|unfinished| early(unfinished, folder)));
     faults
+}
+
+/// The command that says all that is wrong with a store.
+fn list(store: &Path) -> String {
+    format!("wirescope store list --store {}", shell_word(store))
+}
+
+/// Why an export ended early, and what helps.
+fn early(Unfinished { name, error, .. }: &Unfinished, folder: &Path) -> Fault {
+    if name.is_empty() {
+        let fault = Fault::of_thing("standard output").error(error);
+        return match error.kind() {
+            io::ErrorKind::BrokenPipe => {
+                let file = Setting::of("write").example("FILE");
+                let fault = fault.cause("the reader closed it before the end");
+                fault.remedy(sentence!["let it read to the end, or write ", file])
+            }
+            io::ErrorKind::StorageFull => fault.remedy("free some space, and export again"),
+            _ => fault,
+        };
+    }
+    let path = folder.join(name);
+    let fault = Fault::of_thing(path.to_string_lossy());
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            fault.cause("it was made meanwhile, and is never overwritten").remedy(NAME_REMEDY)
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            let fault = fault.cause(error.to_string());
+            fault.remedy("free some space, or choose a folder on another file system")
+        }
+        io::ErrorKind::FileTooLarge => {
+            let split = Setting::of("split").example("1GiB");
+            let fault = fault.cause(error.to_string());
+            fault.remedy(sentence!["raise the limit (ulimit -f), or write smaller files: ", split])
+        }
+        _ => {
+            let fault = fault.error(error);
+            if fault.remedy.is_some() { fault } else { fault.remedy("choose another folder") }
+        }
+    }
 }

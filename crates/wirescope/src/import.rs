@@ -21,11 +21,11 @@ use crate::words::{self, counted, number, size};
 use crate::{NoResult, UNDONE, config, print_text, refused, told};
 use clap::CommandFactory;
 use files::{Came, Files};
-use scope_engine::{Control, Order, Summary};
+use scope_engine::{Control, EngineError, Order, Summary};
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
-use scope_rights::{RightsPlan, User, UserChoice};
+use scope_rights::{RightsError, RightsPlan, User, UserChoice};
 use scope_source::spec::{self, SourceSpec};
 use scope_spelling::printable::json_line;
 use scope_store::imports::Imported;
@@ -75,12 +75,12 @@ pub fn import(args: &ImportArgs) -> u8 {
     watching.clear();
     let summary = match ended {
         Ok(summary) => summary,
-        Err(error) if watching.has_started() => return told(Err(NoResult::Failed(of_engine(error)))),
+        Err(error) if watching.has_started() => return told(Err(NoResult::Failed(of_import(error)))),
         Err(error) => {
             for path in made {
                 let _ = fs::remove_dir(path); // where the run has made no store of it
             }
-            return refused(&[of_engine(error)]);
+            return refused(&[of_import(error)]);
         }
     };
     let came = files.came();
@@ -107,6 +107,22 @@ pub fn import(args: &ImportArgs) -> u8 {
             say(Level::Warning, "wirescope: stopped: what was read is in the store, and no file is noted");
             128 + signal as u8
         }
+    }
+}
+
+/// An error of the run, as a fault of the import: who it becomes is decided by the store, no setting says it.
+fn of_import(error: EngineError) -> Fault {
+    let EngineError::Rights(rights) = &error else { return of_engine(error) };
+    let becomes = "an import by root becomes the owner of the store";
+    match rights {
+        RightsError::NotWritable { give, .. } => {
+            Fault::of("store").cause(format!("{becomes}; {}", rights.fault().why())).remedy(give.clone())
+        }
+        RightsError::NotAllowed { .. } => {
+            let fault = Fault::of("store").cause(format!("{becomes}; {}", rights.fault().why()));
+            fault.remedy("call it as that user")
+        }
+        _ => of_engine(error),
     }
 }
 

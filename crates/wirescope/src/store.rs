@@ -3,21 +3,23 @@
 //! A file line is `NUMBER BEGIN SPAN PACKETS SIZE STATE`, under the line of its run.
 
 use crate::args::StoreListArgs;
+use crate::export::elsewhere;
 use crate::speech::{self, Level, say};
 use crate::words::{counted, number, size, span};
 use crate::{NoResult, UNDONE, told};
 use scope_dump::gaps_in_words;
 use scope_fault::Fault;
-use scope_packet::Gap;
+use scope_packet::{Gap, LinkType};
 use scope_spelling::printable::json_line;
 use scope_spelling::time::{between, iso};
 use scope_store::hold::Holds;
-use scope_store::lanes::Lanes;
+use scope_store::lanes::{Lack, Lanes, Partial};
 use scope_store::listing::{Contents, Listed, Standing};
+use scope_store::unread::unread;
 use scope_store::volume::Store;
 use scope_store::{Listing, export, listing};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Letters of a run's id that are shown.
@@ -41,7 +43,11 @@ struct Run {
     left_out: u64,
     bytes: u64,
     span_ns: Option<(i64, i64)>,
+    link_types: BTreeSet<LinkType>,
     gaps: Vec<Gap>,
+    /// What may be in volumes that weren't given.
+    elsewhere: Vec<Gap>,
+    partial: Option<Partial>,
 }
 
 /// Lists the stores. Exit codes: 0 listed, 1 something couldn't be read, 2 it can't look.
@@ -73,35 +79,53 @@ fn look_at_all(args: &StoreListArgs) -> Result<Vec<Looked>, Vec<Fault>> {
         say(Level::Warning, &format!("wirescope: {lack}"));
     }
     let looked = stores.into_iter().filter_map(|(path, store)| Some(look(path, &store.ok()?)));
-    looked.collect::<Result<_, _>>().map_err(|fault| vec![fault])
+    let mut looked: Vec<Looked> = looked.collect::<Result<_, _>>().map_err(|fault| vec![fault])?;
+    lack(&mut looked);
+    Ok(looked)
+}
+
+/// Says of each run what it lacks. What one store lacks may be in another one that is looked at.
+fn lack(stores: &mut [Looked]) {
+    let mut lanes = Lanes::default();
+    for (number, store) in stores.iter().enumerate() {
+        lanes.give(store.listing.volume.0);
+        for contents in store.listing.files.iter().filter_map(|file| file.contents.as_ref().ok()) {
+            lanes.add(number, contents);
+        }
+    }
+    for Lack { run_id, store, gap, is_elsewhere } in lanes.lacks() {
+        let Some(run) = stores[store].runs.iter_mut().find(|run| run.id == run_id) else { continue };
+        if is_elsewhere { run.elsewhere.push(gap) } else { run.gaps.push(gap) }
+    }
+    for partial in lanes.partial() {
+        for run in stores.iter_mut().flat_map(|store| &mut store.runs).filter(|run| run.id == partial.run_id)
+        {
+            run.partial = Some(partial);
+        }
+    }
 }
 
 fn look(path: &Path, store: &Store) -> Result<Looked, Fault> {
     let holds = store.holds();
-    let failed = |error| Fault::of("store").with_value(path.to_string_lossy()).error(&error);
-    let listing = listing::list(store).map_err(failed)?;
+    let listing = listing::list(store).map_err(|error| unread(path, &error))?;
     let runs = runs(&listing.files);
     Ok(Looked { path: path.to_path_buf(), listing, holds, runs })
 }
 
 /// The runs, by their begin.
 fn runs(files: &[Listed]) -> Vec<Run> {
-    let mut lanes = Lanes::default();
     let mut runs: BTreeMap<[u8; 16], Run> = BTreeMap::new();
     for Listed { bytes, contents, .. } in files {
         let Ok(contents) = contents else { continue };
-        lanes.add(contents);
         let run = runs.entry(contents.run_id).or_default();
         run.id = contents.run_id;
         run.files += 1;
         run.packets += contents.packets();
+        run.link_types.insert(contents.link_type);
         run.left_out += contents.left_out();
         run.bytes += bytes;
         let spans = run.span_ns.into_iter().chain(contents.span_ns());
         run.span_ns = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    }
-    for (run, gap) in lanes.gaps() {
-        runs.entry(run).or_default().gaps.push(gap);
     }
     let mut runs: Vec<Run> = runs.into_values().collect();
     runs.sort_by_key(|run| (run.span_ns, run.id));
@@ -111,11 +135,13 @@ fn runs(files: &[Listed]) -> Vec<Run> {
 impl Looked {
     /// What couldn't be read of it.
     fn faults(&self) -> Vec<Fault> {
-        let fault = |file: &Listed| Fault::of_thing(self.path.join(file.name.path()).to_string_lossy());
+        let path = |file: &Listed| self.path.join(file.name.path());
+        let fault = |file: &Listed| Fault::of_thing(path(file).to_string_lossy());
         let mut faults: Vec<Fault> = self.holds.as_ref().err().cloned().into_iter().collect();
+        faults.extend(self.listing.unread.iter().map(|(day, error)| unread(&self.path.join(day), error)));
         for file in &self.listing.files {
             match &file.contents {
-                Err(cause) => faults.push(fault(file).cause(cause.to_string())),
+                Err(cause) => faults.push(cause.fault(&path(file))),
                 Ok(contents) => {
                     if let Some(cause) = contents.index {
                         let fault = fault(file).cause(cause.to_string());
@@ -157,12 +183,15 @@ fn words(store: &Looked) -> String {
             between(second(from_ns), "to", second(to_ns))
         });
         text.push_str(&format!("run {}  {span}, {}\n", &id[..RUN_LETTERS], counted(run.packets, "packet")));
-        for file in &listing.files {
-            match &file.contents {
-                Ok(contents) if contents.run_id == run.id => {
-                    text.push_str(&line(file, contents, store.is_held(contents)));
+        for link_type in &run.link_types {
+            text.push_str(&format!("  {}\n", link_type.name()));
+            for file in &listing.files {
+                match &file.contents {
+                    Ok(contents) if (contents.run_id, contents.link_type) == (run.id, *link_type) => {
+                        text.push_str(&line(file, contents, store.is_held(contents)));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
         if run.left_out > 0 {
@@ -171,6 +200,13 @@ fn words(store: &Looked) -> String {
         if !run.gaps.is_empty() {
             text.push_str(&format!("  missing: {}\n", missing(&run.gaps)));
         }
+        if let Some(partial) = &run.partial {
+            let most = run.elsewhere.iter().filter_map(|gap| gap.lost_max).sum();
+            text.push_str(&format!("  {}\n", elsewhere(partial, most)));
+        }
+    }
+    for (day, _) in &listing.unread {
+        text.push_str(&format!("can't be read: {}\n", day.display()));
     }
     for file in listing.files.iter().filter(|file| file.contents.is_err()) {
         text.push_str(&format!("can't be read: {}\n", file.name.path().display()));
@@ -239,16 +275,18 @@ fn object(stores: &[Looked]) -> Value {
 
 fn store_object(store: &Looked) -> Value {
     let Looked { path, listing, holds, runs } = store;
-    let gap = |gap: &Gap| {
+    let gap = |gap: &Gap, reason: &str| {
         json!({
             "from": iso(gap.from_ns),
             "to": iso(gap.to_ns),
-            "reason": export::reason(gap.reason),
+            "reason": reason,
             "lost_min": gap.lost_min,
             "lost_max": gap.lost_max,
         })
     };
     let of_run = |run: &Run| {
+        let missing = run.gaps.iter().map(|one| gap(one, export::reason(one.reason)));
+        let missing = missing.chain(run.elsewhere.iter().map(|one| gap(one, "elsewhere")));
         json!({
             "run_id": hex(&run.id),
             "from": run.span_ns.map(|span| iso(span.0)),
@@ -257,7 +295,9 @@ fn store_object(store: &Looked) -> Value {
             "packets": run.packets,
             "left_out": run.left_out,
             "bytes": run.bytes,
-            "missing": run.gaps.iter().map(gap).collect::<Vec<_>>(),
+            "link_types": run.link_types.iter().map(|one| one.name()).collect::<Vec<_>>(),
+            "volumes_not_given": run.partial.map_or(0, |partial| partial.volumes - partial.given),
+            "missing": missing.collect::<Vec<_>>(),
         })
     };
     let of_file = |file: &Listed| {
@@ -303,6 +343,7 @@ fn store_object(store: &Looked) -> Value {
         "files": listing.files.iter().map(of_file).collect::<Vec<_>>(),
         "holds": holds,
         "foreign": listing.foreign.count,
+        "unread": listing.unread.iter().map(|(day, _)| day.to_string_lossy()).collect::<Vec<_>>(),
         "packets": runs.iter().map(|run| run.packets).sum::<u64>(),
         "bytes": listing.files.iter().map(|file| file.bytes).sum::<u64>(),
     })

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use scope_fault::Fault;
 use scope_spelling::printable::{json_line, shell_word};
 use scope_store::chain::Digest;
+use scope_store::unread::unread;
 use scope_store::verify::{self, Meter, Report, Verdict};
 use scope_store::volume::MARK;
 use std::fs;
@@ -79,14 +80,16 @@ fn unfit(path: &Path) -> Option<Fault> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Some(fault().cause("no such file or folder").remedy("check the spelling"));
         }
-        Err(error) => return Some(fault().error(&error)),
+        Err(error) => return Some(unread(path, &error)),
     };
     if kind.is_file() {
         return None;
     }
     if kind.is_dir() {
-        if path.join(MARK).symlink_metadata().is_ok() {
-            return None;
+        match path.join(MARK).symlink_metadata() {
+            Ok(_) => return None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Some(unread(path, &error)),
         }
         let files = shell_word(path);
         let fault = fault().cause(format!("is a folder and no store: it lacks {MARK}"));

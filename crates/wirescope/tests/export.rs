@@ -429,11 +429,72 @@ fn where_nothing_more_can_be_written_no_half_file_stays_and_the_exit_code_says_s
     };
     let done = shell("ulimit -f 1000; exec \"$0\" export --store store -w half.pcapng");
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
-    assert!(done.stderr.contains("output: "), "{}", done.stderr);
+    let path = place.path("half.pcapng");
+    assert!(done.stderr.contains(&format!("{}: File too large", path.display())), "{}", done.stderr);
+    assert!(done.stderr.contains("raise the limit"), "{}", done.stderr);
+    assert_eq!(done.stdout, "stopped early: no file was written\n");
     assert_eq!(made(&place, "half"), Vec::<String>::new());
     let done = shell("exec \"$0\" export --store store -w - > /dev/full");
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("standard output: No space left on device"), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+    let done = shell("exec \"$0\" export --store store -w - | head -c 100 > piped; exit ${PIPESTATUS[0]}");
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the reader closed it before the end; let it read to the end"), "{words}");
+    assert!(words.contains("lacks its end") && !words.contains("nothing is missing"), "{words}");
+}
+
+#[test]
+fn an_export_that_ends_early_says_which_files_are_whole_and_from_where_on_packets_are_missing() {
+    let place = Place::new();
+    // The later packets are larger: the first second fits under the limit of a file, the second doesn't.
+    let mut input = capture(&[ETHERNET], 200);
+    let begin_ns = input.packets[0].time_ns;
+    input.packets.retain(|packet| packet.time_ns < begin_ns + SECOND);
+    for number in 0..2000 {
+        input.insert(Record::new(begin_ns + SECOND + number, vec![7; 1400]));
+    }
+    store(&place, &[&input]);
+    let words = "ulimit -f 1000; exec \"$0\" export --store store -w part.pcapng --split 1s";
+    let mut command = Command::new("bash");
+    command.args(["-c", words, env!("CARGO_BIN_EXE_wirescope")]).current_dir(place.root());
+    let done = finish(command);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert_eq!(made(&place, "part"), ["part_00001.pcapng"]);
+    let first = input.packets.len() - 2000;
+    let whole = read(&place.path("part_00001.pcapng")).packets;
+    assert_eq!(whole[..], input.packets[..first]);
+    assert!(
+        done.stdout.contains(&format!("stopped early: 1 file with {first} packets is whole")),
+        "{}",
+        done.stdout
+    );
+    let behind = scope_spelling::time::iso(begin_ns + SECOND);
+    assert!(done.stdout.contains(&format!("those from {behind} on may be in none")), "{}", done.stdout);
+    assert!(done.stderr.contains("part_00002.pcapng: File too large"), "{}", done.stderr);
+}
+
+#[test]
+fn a_name_that_a_later_file_could_need_is_found_before_anything_is_written() {
+    let place = Place::new();
+    store(&place, &[&capture(&[ETHERNET, RAW], 3000)]);
+    for (taken, arguments) in [
+        ("late_00002.pcapng", &["-w", "late.pcapng", "--split", "1s"][..]),
+        ("late_RAW_00002.pcapng", &["-w", "late.pcapng", "--split", "1s"]),
+        ("late_RAW.pcapng", &["-w", "late.pcapng"]),
+    ] {
+        std::fs::write(place.path(taken), "mine").unwrap();
+        let done = export(&place, arguments);
+        assert_eq!(done.code(), Some(2), "{taken}: {}", done.stderr);
+        let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(taken) && words.contains("exists and is never overwritten"), "{words}");
+        assert!(words.contains("remove it or choose another name"), "{words}");
+        assert_eq!(made(&place, "late"), [taken]);
+        std::fs::remove_file(place.path(taken)).unwrap();
+    }
+    std::fs::write(place.path("late_1.pcapng"), "alike, and in nobody's way").unwrap();
+    assert_eq!(export(&place, &["-w", "late.pcapng", "--split", "10s"]).code(), Some(0));
 }
 
 #[test]
@@ -527,6 +588,29 @@ fn a_store_is_listed_by_runs_and_files_on_lines_of_80_columns() {
     let json: serde_json::Value = serde_json::from_str(&list(&place, &["--json"]).stdout).unwrap();
     let store = &json["stores"][0];
     assert_eq!((&store["packets"], &store["foreign"]), (&3500.into(), &1.into()));
+    let headings = |name: &str| lines.iter().filter(|line| **line == format!("  {name}")).count();
+    assert_eq!((headings("ETHERNET"), headings("RAW")), (2, 1), "{}", listed.stdout);
+    let types: Vec<String> =
+        store["runs"].as_array().unwrap().iter().map(|run| run["link_types"].to_string()).collect();
+    assert!(types.contains(&"[\"ETHERNET\"]".to_string()), "{types:?}");
     let files = store["files"].as_array().expect("a list");
     assert_eq!(files.iter().filter(|file| file["link_type"] == "ETHERNET").count(), 2, "{files:#?}");
+}
+
+#[test]
+fn empty_and_damaged_files_count_in_the_bytes_of_a_store() {
+    let place = Place::new();
+    let (_, files) =
+        store(&place, &[&capture(&[ETHERNET], 900), &capture(&[ETHERNET], 700), &capture(&[RAW], 30)]);
+    let bytes = || files.iter().map(|file| file.metadata().unwrap().len()).sum::<u64>();
+    let listed = || -> serde_json::Value {
+        let done = list(&place, &["--json"]);
+        let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        object["stores"][0].clone()
+    };
+    assert_eq!(listed()["bytes"], bytes());
+    File::options().write(true).open(&files[0]).unwrap().write_all_at(&[7; 64], 0).unwrap();
+    File::options().write(true).open(&files[1]).unwrap().set_len(0).unwrap();
+    let store = listed();
+    assert_eq!((&store["bytes"], store["files"].as_array().unwrap().len()), (&bytes().into(), 3));
 }

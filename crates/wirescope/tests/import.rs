@@ -353,6 +353,17 @@ fn what_root_imports_belongs_to_the_owner_of_the_store() {
     let facts = new.join("imports.jsonl").metadata().unwrap();
     assert!(facts.uid() == NOBODY || facts.uid() == new.metadata().unwrap().uid(), "{}", facts.uid());
     assert_ne!(facts.uid(), 0);
+    // Who it becomes can't write there: no setting would help that import lacks.
+    let mark = store.join("wirescope.store");
+    std::os::unix::fs::chown(&mark, Some(0), Some(0)).unwrap();
+    std::fs::set_permissions(&mark, PermissionsExt::from_mode(0o600)).unwrap();
+    let refused = import(&place, &[&file, "--again"]);
+    assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+    let words = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("--store: an import by root becomes the owner of the store; "), "{words}");
+    assert!(words.contains("can't write to ") && words.contains("chown"), "{words}");
+    assert!(!words.contains("--user"), "{words}");
+    std::os::unix::fs::chown(&mark, Some(user), Some(group)).unwrap();
     // One process is one user.
     let (other, path) = (place.path("other"), place.path("store"));
     std::fs::create_dir(&other).unwrap();

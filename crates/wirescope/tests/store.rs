@@ -132,6 +132,47 @@ fn two_volumes_share_what_comes() {
 }
 
 #[test]
+fn a_list_or_an_export_of_one_volume_of_several_says_that_others_may_have_the_rest() {
+    let place = Place::new();
+    let stores = [place.path("a"), place.path("b")];
+    let flags =
+        ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&stores[0]), "--store", text(&stores[1])];
+    totals(&place, &[&["--source", "synth:packets=60k,size=1000,pace=max,seed=3"], &flags[..]].concat());
+    let list = |stores: &[PathBuf]| {
+        let stores: Vec<&str> = stores.iter().flat_map(|store| ["--store", text(store)]).collect();
+        let done = finish(wirescope(&[&["store", "list"], &stores[..]].concat()));
+        let json = finish(wirescope(&[&["store", "list", "--json"], &stores[..]].concat()));
+        assert_eq!((done.code(), json.code()), (Some(0), Some(0)), "{}", done.stderr);
+        let object: Value = serde_json::from_str(&json.stdout).unwrap();
+        (done.stdout, object["stores"][0]["runs"][0].clone())
+    };
+    let (said, run) = list(&stores[..1]);
+    assert!(said.contains(": 1 of 2 volumes was given; up to ") && said.contains("in the other"), "{said}");
+    assert!(!said.contains("missing") && !said.contains("not_stored"), "{said}");
+    let reasons = |run: &Value| {
+        run["missing"].as_array().unwrap().iter().map(|gap| gap["reason"].clone()).collect::<Vec<_>>()
+    };
+    assert!(!reasons(&run).is_empty() && reasons(&run).iter().all(|reason| reason == "elsewhere"), "{run}");
+    assert_eq!(run["volumes_not_given"], 1);
+    let (said, run) = list(&stores);
+    assert!(!said.contains("volumes") && !said.contains("missing"), "{said}");
+    assert_eq!((reasons(&run).len(), &run["volumes_not_given"]), (0, &0.into()));
+    let export = |out: &str, stores: &[PathBuf]| {
+        let stores: Vec<&str> = stores.iter().flat_map(|store| ["--store", text(store)]).collect();
+        let done = finish(wirescope(&[&["export", "-w", text(&place.path(out))], &stores[..]].concat()));
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        done.stdout
+    };
+    let said = export("one.pcapng", &stores[..1]);
+    assert!(said.contains(": 1 of 2 volumes was given; up to "), "{said}");
+    assert!(said.contains("; nothing else is missing between them"), "{said}");
+    let said = export("both.pcapng", &stores);
+    assert!(said.contains("60,000 packets in 1 file; nothing is missing between them"), "{said}");
+    let verified = finish(wirescope(&["verify", text(&place.path("one.pcapng"))]));
+    assert!(verified.stdout.contains("one.pcapng: export, "), "{}", verified.stdout);
+}
+
+#[test]
 fn a_budget_is_kept_the_oldest_file_goes_first_and_each_deletion_is_told() {
     let place = Place::new();
     let store = place.path("store");

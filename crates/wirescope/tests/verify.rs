@@ -182,6 +182,64 @@ fn a_store_is_looked_at_with_its_chain() {
 }
 
 #[test]
+fn who_may_not_read_a_store_is_told_which_path_and_whose_rights_help() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    // SAFETY: geteuid takes nothing and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return; // only root gives files away
+    }
+    let place = Place::new();
+    let store = place.path("store");
+    place.summary(&["--source", &place.source(&conversations()), "--store", store.to_str().unwrap()]);
+    let day = store.join(names(&store).into_iter().find(|name| name.starts_with("20")).unwrap());
+    let file = day.join(&names(&day)[0]);
+    let mark = store.join("wirescope.store");
+    let (binary, out) = (place.binary_for_all(), place.path("exports"));
+    std::fs::create_dir(&out).unwrap();
+    let mode = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(&out, 0o777);
+    for path in [&store, &day, &file, &mark] {
+        chown(path, Some(12_345), Some(12_345)).unwrap();
+        mode(path, if path.is_dir() { 0o755 } else { 0o644 });
+    }
+    let call = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&binary);
+        command.args(arguments).uid(23_456).gid(23_456).current_dir("/");
+        finish(command)
+    };
+    let path = store.to_str().unwrap();
+    let target = out.join("out.pcapng");
+    let all = |codes: [i32; 3], refused: &Path| {
+        let commands = [
+            &["verify", path][..],
+            &["store", "list", "--store", path],
+            &["export", "--store", path, "-w", target.to_str().unwrap()],
+        ];
+        for (arguments, code) in commands.into_iter().zip(codes) {
+            let done = call(arguments);
+            let said = format!("{}\n{}", done.stdout, done.stderr);
+            assert_eq!(done.code(), Some(code), "{arguments:?}: {said}");
+            let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(code == 0 || words.contains(refused.to_str().unwrap()), "{arguments:?}: {words}");
+            assert!(code == 0 || words.contains("Permission denied"), "{arguments:?}: {words}");
+            assert!(code == 0 || words.contains("use the rights of user 12345"), "{arguments:?}: {words}");
+            assert!(!words.contains("no store"), "{arguments:?}: {words}");
+            let _ = std::fs::remove_file(&target); // a refused export makes none
+        }
+    };
+    all([0, 0, 0], &store);
+    for (closed, codes) in [(&store, [2, 2, 2]), (&day, [2, 1, 1]), (&file, [2, 1, 1]), (&mark, [2, 2, 2])] {
+        let was = closed.metadata().unwrap().permissions();
+        mode(closed, if closed.is_dir() { 0o700 } else { 0o600 });
+        all(codes, if *closed == mark { &store } else { closed });
+        std::fs::set_permissions(closed, was).unwrap();
+    }
+}
+
+#[test]
 fn what_can_not_be_looked_at_is_stated_with_cause_and_remedy() {
     let place = Place::new();
     let (fifo, text, good) = (place.path("fifo"), place.path("te\u{1b}[31mxt"), place.path("good.pcap"));

@@ -1,11 +1,12 @@
 //! A folder that is a store: its files, what is gone from it and why, and its chain.
 
 use super::lanes::{NumberGap, missing};
-use super::report::{FileReport, Progress, Reason};
+use super::report::{FileReport, Missing, Progress, Reason, note};
 use super::{Looked, Meter, open_plain};
-use crate::chain::{Chain, ChainFault, Digest, hash_of};
+use crate::chain::{Chain, ChainFault, ChainedFile, Digest, hash_of};
 use crate::hold::Holds;
-use crate::name::{FileName, is_day};
+use crate::name::{FileName, day_ns, is_day};
+use crate::unread::unread;
 use crate::volume::{CHAIN_FILE, Foreign, Store, is_foreign};
 use scope_fault::{Fault, Subject};
 use scope_packet::GapReason;
@@ -28,6 +29,10 @@ pub struct StoreReport {
     pub chain: Option<ChainReport>,
     /// Why it can't be looked at.
     pub unread: Option<Fault>,
+    /// Of its folders of days, and its chain, those that can't be read.
+    pub unread_parts: Vec<Fault>,
+    /// What files had that the chain knows, and that no file behind them shows to be missing.
+    pub missing: Vec<Missing>,
 }
 
 /// What was found of a chain.
@@ -62,15 +67,43 @@ pub enum ChainProblem {
     Unread(String),
 }
 
+/// What a store has, as explanations of gaps need it.
+#[derive(Debug, Default)]
+pub(super) struct Explaining {
+    /// Its folder.
+    pub(super) path: PathBuf,
+    /// Its files.
+    pub(super) files: Vec<Numbered>,
+    /// Files that are gone, in the order of the chain.
+    absent: Vec<Absent>,
+    /// Spans of what can't be read.
+    unread: Vec<(i64, i64)>,
+}
+
 /// A file of a store, as explanations of gaps need it.
 #[derive(Clone, Debug)]
 pub(super) struct Numbered {
+    /// Number of its report.
+    report: usize,
+    /// Its path below the store's folder.
+    name: PathBuf,
     run: [u8; 4],
     number: u32,
     begin_ns: i64,
     span: (i64, i64),
     /// Retention could delete it.
     is_loose: bool,
+}
+
+/// A file that the chain has and the folder hasn't.
+#[derive(Clone, Debug)]
+struct Absent {
+    run_id: [u8; 16],
+    number: u32,
+    span: (i64, i64),
+    packets: u64,
+    /// [`Reason::Deleted`] or [`Reason::Gone`].
+    reason: Reason,
 }
 
 /// Looks at a store: appends its files to what was looked at.
@@ -86,13 +119,18 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
     looked.given.insert(store.id().0, looked.stores.len());
     report.is_written = store.is_written().unwrap_or(false);
     let holds = store.holds();
-    let names = match list(path, &mut report.foreign) {
-        Ok(names) => names,
+    let (names, unread_days) = match list(path, &mut report.foreign) {
+        Ok(found) => found,
         Err(error) => {
-            report.unread = Some(Fault::of_thing(path.to_string_lossy()).error(&error));
+            report.unread = Some(unread(path, &error));
             return report;
         }
     };
+    let mut explaining = Explaining { path: path.to_path_buf(), ..Explaining::default() };
+    for (day, error) in &unread_days {
+        report.unread_parts.push(unread(&path.join(day), error));
+        explaining.unread.extend(day.to_str().and_then(day_ns));
+    }
     let chain = read_chain(path, &mut report);
     let hashes: HashMap<&str, Digest> = chain
         .iter()
@@ -104,7 +142,6 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
         meter.expect(at.metadata().map_or(0, |facts| facts.len()));
     }
     let from = looked.files.len();
-    let mut numbered = Vec::new();
     for name in &names {
         let below = name.path();
         let at = path.join(&below);
@@ -126,6 +163,9 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             FileReport { path: at, store: Some(path.to_path_buf()), progress, ..FileReport::default() };
         let head = looked.file(file, &opened, threads, meter);
         let Some(file) = looked.files.last_mut() else { continue };
+        if file.unread.is_some() {
+            explaining.unread.push((name.first_ns(), name.first_ns()));
+        }
         if let Some(head) = &head {
             if !name.agrees(&head.run_id, head.link_type, head.number) {
                 file.damage(0, "its head says another run, number or link type than its name");
@@ -141,7 +181,9 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             }
         }
         let span = file.span.unwrap_or((name.first_ns(), name.first_ns()));
-        numbered.push(Numbered {
+        explaining.files.push(Numbered {
+            report: looked.files.len() - 1,
+            name: below,
             run: name.run(),
             number: name.number(),
             begin_ns: name.first_ns(),
@@ -151,9 +193,9 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
     }
     if let (Some(chain), Some(found)) = (&chain, &mut report.chain) {
         let there: Vec<&FileReport> = looked.files[from..].iter().collect();
-        hold_against(chain, found, path, &there, &numbered, report.is_written);
+        explaining.absent = hold_against(chain, found, path, &there, &explaining.files, report.is_written);
     }
-    looked.stores.push(numbered);
+    looked.stores.push(explaining);
     report
 }
 
@@ -162,16 +204,24 @@ fn is_held(holds: &Result<Holds, Fault>, (min_ns, max_ns): (i64, i64)) -> bool {
     holds.as_ref().map_or(true, |holds| holds.cover(min_ns, max_ns))
 }
 
-/// Names of its files, in the order of their begin; the rest is foreign.
-fn list(path: &Path, foreign: &mut Foreign) -> io::Result<Vec<FileName>> {
-    let mut names = Vec::new();
+/// Folders of days that can't be read, by their names.
+type UnreadDays = Vec<(PathBuf, io::Error)>;
+
+/// Names of its files, in the order of their begin, and folders of days that can't be read. The rest is
+/// foreign.
+fn list(path: &Path, foreign: &mut Foreign) -> io::Result<(Vec<FileName>, UnreadDays)> {
+    let (mut names, mut unread) = (Vec::new(), Vec::new());
     for entry in path.read_dir()? {
         let entry = entry?;
         let name = PathBuf::from(entry.file_name());
         let is_folder = entry.file_type()?.is_dir();
         if is_folder && name.to_str().is_some_and(is_day) {
-            for inner in entry.path().read_dir()? {
-                let below = name.join(inner?.file_name());
+            let inner = entry.path().read_dir().and_then(|inner| inner.collect::<io::Result<Vec<_>>>());
+            let inner = inner.unwrap_or_else(|error| {
+                unread.push((name.clone(), error));
+                Vec::new()
+            });
+            for below in inner.iter().map(|inner| name.join(inner.file_name())) {
                 match FileName::read(&below) {
                     Some(own) => names.push(own),
                     None => foreign.add(&below),
@@ -182,7 +232,7 @@ fn list(path: &Path, foreign: &mut Foreign) -> io::Result<Vec<FileName>> {
         }
     }
     names.sort_by_key(|name| (name.first_ns(), name.run(), name.number()));
-    Ok(names)
+    Ok((names, unread))
 }
 
 fn read_chain(path: &Path, report: &mut StoreReport) -> Option<Chain> {
@@ -192,6 +242,10 @@ fn read_chain(path: &Path, report: &mut StoreReport) -> Option<Chain> {
     };
     let chain = match opened.and_then(|file| Chain::read_file(&file)) {
         Ok(chain) => chain,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            report.unread_parts.push(unread(&path.join(CHAIN_FILE), &error));
+            return None;
+        }
         Err(error) => {
             let faults = vec![ChainProblem::Unread(error.to_string())];
             report.chain = Some(ChainReport { faults, ..ChainReport::default() });
@@ -216,7 +270,11 @@ fn read_chain(path: &Path, report: &mut StoreReport) -> Option<Chain> {
     Some(chain)
 }
 
-/// Holds the chain against the files that are there.
+/// Holds the chain against the files that are there. Returns those that are gone.
+///
+/// Retention deletes what ends first. So a file that is gone while one is there that ended before it was taken
+/// by somebody else; but only if that one was there already: one whose line stands behind may have come
+/// later, with a clock that was set back.
 fn hold_against(
     chain: &Chain,
     found: &mut ChainReport,
@@ -224,18 +282,31 @@ fn hold_against(
     there: &[&FileReport],
     numbered: &[Numbered],
     is_written: bool,
-) {
+) -> Vec<Absent> {
     let below = |file: &FileReport| Some(file.path.strip_prefix(path).ok()?.to_str()?.to_string());
     let names: HashMap<String, &FileReport> =
         there.iter().filter_map(|file| Some((below(file)?, *file))).collect();
-    let oldest_end = numbered.iter().filter(|file| file.is_loose).map(|file| file.span.1).min();
-    for link in chain.links.iter().filter(|link| !names.contains_key(&link.file.name)) {
-        match oldest_end.is_some_and(|end| end < link.file.span.1) {
-            true => found.faults.push(ChainProblem::Gone(link.file.name.clone())),
-            false => found.deleted += 1,
+    let chained: HashSet<&str> = chain.links.iter().map(|link| link.file.name.as_str()).collect();
+    let loose = numbered.iter().filter(|file| file.is_loose);
+    let ends: HashMap<&str, i64> =
+        loose.filter_map(|file| Some((file.name.to_str()?, file.span.1))).collect();
+    let unchained = ends.iter().filter(|(name, _)| !chained.contains(*name));
+    let mut oldest_end = unchained.map(|(_, &end)| end).min().unwrap_or(i64::MAX);
+    let mut absent = Vec::new();
+    for ChainedFile { run_id, name, span, packets, .. } in chain.links.iter().map(|link| &link.file) {
+        if names.contains_key(name) {
+            oldest_end = oldest_end.min(ends.get(name.as_str()).copied().unwrap_or(i64::MAX));
+            continue;
+        }
+        let reason = if oldest_end < span.1 { Reason::Gone } else { Reason::Deleted };
+        match reason {
+            Reason::Gone => found.faults.push(ChainProblem::Gone(name.clone())),
+            _ => found.deleted += 1,
+        }
+        if let Some(number) = FileName::read(Path::new(name)).map(|name| name.number()) {
+            absent.push(Absent { run_id: *run_id, number, span: *span, packets: *packets, reason });
         }
     }
-    let chained: HashSet<&str> = chain.links.iter().map(|link| link.file.name.as_str()).collect();
     let runs: HashSet<[u8; 4]> = chain.links.iter().map(|link| first_four(&link.file.run_id)).collect();
     for (name, file) in &names {
         let is_of_chain = FileName::read(Path::new(name)).is_some_and(|name| runs.contains(&name.run()));
@@ -244,6 +315,11 @@ fn hold_against(
             found.faults.push(ChainProblem::Unknown(name.clone()));
         }
     }
+    absent
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What names have of a run's id.
@@ -251,25 +327,90 @@ fn first_four(&[a, b, c, d, ..]: &[u8; 16]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Why a gap in the numbers of packets is there, by the files of the stores that were looked at.
-pub(super) fn explain(gap: &NumberGap, stores: &[Vec<Numbered>]) -> Reason {
+/// Why a gap in the numbers of packets is there, by the files of the stores that were looked at; and when it
+/// began, where that is known from files that are gone.
+pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option<i64>) {
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
     let run = first_four(&gap.id.run_id);
-    for files in stores {
+    let touches = |&(begin_ns, end_ns): &(i64, i64)| begin_ns <= gap.span.1 && from_ns <= end_ns;
+    if stores.iter().flat_map(|store| &store.unread).any(touches) {
+        return (Reason::Unread, None);
+    }
+    for Explaining { files, absent, .. } in stores {
         let mut own: Vec<&Numbered> = files.iter().filter(|file| file.run == run).collect();
         own.sort_by_key(|file| file.number);
+        let between = between(gap, &own);
+        let lies = |gone: &&Absent| {
+            gone.run_id == gap.id.run_id
+                && between
+                    .map_or(touches(&gone.span), |(after, until)| (after + 1..until).contains(&gone.number))
+        };
+        let gone = || absent.iter().filter(lies);
+        if let Some(begin_ns) = gone().map(|gone| gone.span.0).min() {
+            let by_retention = gone().all(|gone| gone.reason == Reason::Deleted);
+            return (if by_retention { Reason::Deleted } else { Reason::Gone }, Some(begin_ns));
+        }
         let mut before: Option<&Numbered> = None;
         for file in own {
-            let absent = before.map_or(0, |before| before.number) + 1 < file.number;
+            let number = before.map_or(0, |before| before.number);
             let begin_ns = before.map_or(i64::MIN, |before| before.begin_ns);
-            if absent && begin_ns <= gap.span.1 && from_ns <= file.begin_ns {
-                let is_older = |other: &Numbered| other.is_loose && other.span.1 < file.begin_ns;
-                return if files.iter().any(is_older) { Reason::Gone } else { Reason::Deleted };
+            let lies = match between {
+                Some((after, until)) => number.max(after) + 1 < file.number.min(until),
+                None => begin_ns <= gap.span.1 && from_ns <= file.begin_ns,
+            };
+            if number + 1 < file.number && lies {
+                let is_older = |other: &Numbered| {
+                    let came_before = other.run != run || other.number < file.number;
+                    other.is_loose && came_before && other.span.1 < file.begin_ns
+                };
+                return (if files.iter().any(is_older) { Reason::Gone } else { Reason::Deleted }, None);
             }
             before = Some(file);
         }
     }
-    Reason::Gap(GapReason::Disk)
+    (Reason::Gap(GapReason::Disk), None)
+}
+
+/// The numbers of the files around a gap, if both are of this store; 0: none is in front of it. Where they
+/// are known they count: times may step back.
+fn between(gap: &NumberGap, own: &[&Numbered]) -> Option<(u32, u32)> {
+    let number = |report: usize| own.iter().find(|file| file.report == report).map(|file| file.number);
+    let after = gap.before.map_or(Some(0), number)?;
+    number(gap.behind).map(|until| (after, until))
+}
+
+/// What files had that are gone, where neither a later file of their run nor a gap shows it. What retention
+/// deleted of a run is one row.
+pub(super) fn missing_at_ends(store: &Explaining, gaps: &[NumberGap]) -> Vec<Missing> {
+    let mut rows: Vec<Missing> = Vec::new();
+    for Absent { run_id, number, span, packets, reason } in &store.absent {
+        let is_of_run = |file: &&Numbered| file.run == first_four(run_id);
+        let has_later = store.files.iter().filter(is_of_run).any(|file| file.number > *number);
+        let is_shown = |gap: &NumberGap| {
+            gap.id.run_id == *run_id && span.0 <= gap.span.1 && (gap.before.is_none() || gap.span.0 <= span.1)
+        };
+        if has_later || gaps.iter().any(is_shown) {
+            continue;
+        }
+        let of = format!("run {}", hex(&run_id[..4]));
+        let row = Missing {
+            from_ns: span.0,
+            reaches_back: false,
+            to_ns: Some(span.1),
+            reason: *reason,
+            lost_min: *packets,
+            lost_max: Some(*packets),
+            of,
+        };
+        match rows
+            .last_mut()
+            .filter(|last| *reason == Reason::Deleted && (last.reason, &last.of) == (row.reason, &row.of))
+        {
+            Some(last) => last.join(&row),
+            None => drop(note(&mut rows, row)),
+        }
+    }
+    rows
 }
 
 /// Whether all files of a store are of later runs than the gap: retention may have deleted what it had of this one.
@@ -279,28 +420,35 @@ pub(super) fn has_only_later(gap: &NumberGap, files: &[Numbered]) -> bool {
     !files.is_empty() && files.iter().all(is_later)
 }
 
-/// The gap as what is missing.
-pub(super) fn missing_of(gap: &NumberGap, reason: Reason) -> super::Missing {
+/// The gap as what is missing; `begin_ns`: when it began, if that is known though nothing is in front of it.
+pub(super) fn missing_of(gap: &NumberGap, reason: Reason, begin_ns: Option<i64>) -> Missing {
     let missing = missing(gap.id, reason, gap.packets, gap.span);
     let lost_min = if reason == Reason::Elsewhere { 0 } else { missing.lost_min };
-    super::Missing { lost_min, ..missing }
+    let is_begin = gap.before.is_none();
+    let from_ns =
+        begin_ns.filter(|_| is_begin).map_or(missing.from_ns, |begin_ns| begin_ns.min(missing.from_ns));
+    Missing { from_ns, reaches_back: is_begin && begin_ns.is_none(), lost_min, ..missing }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::lanes::LaneId;
     use super::*;
+    use crate::chain::Link;
+    use scope_packet::LinkType;
 
     fn numbered(number: u32, is_loose: bool) -> Numbered {
         let begin_ns = i64::from(number) * 100;
-        Numbered { run: [1; 4], number, begin_ns, span: (begin_ns, begin_ns + 99), is_loose }
+        let (report, span) = (usize::MAX, (begin_ns, begin_ns + 99));
+        Numbered { report, name: PathBuf::new(), run: [1; 4], number, begin_ns, span, is_loose }
     }
 
     fn check(files: &[(u32, bool)], (before, span): (Option<usize>, (i64, i64)), expected: Reason) {
         let id = LaneId { run_id: [1; 16], lane: 0 };
-        let gap = NumberGap { id, packets: 1, before, behind: 0, span };
+        let gap = NumberGap { id, packets: 1, before, behind: 0, span, is_cut: false };
         let files = files.iter().map(|&(number, is_loose)| numbered(number, is_loose)).collect();
-        assert_eq!(explain(&gap, &[Vec::new(), files]), expected);
+        let store = Explaining { files, ..Explaining::default() };
+        assert_eq!(explain(&gap, &[Explaining::default(), store]), (expected, None));
     }
 
     #[test]
@@ -319,9 +467,80 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_may_be_in_what_cant_be_read() {
+        let id = LaneId { run_id: [1; 16], lane: 0 };
+        let check = |unread, span, expected| {
+            let gap = NumberGap { id, packets: 1, before: Some(0), behind: 0, span, is_cut: false };
+            let files = vec![numbered(1, true)];
+            let store = Explaining { files, unread: vec![unread], ..Explaining::default() };
+            assert_eq!(explain(&gap, &[store]), (expected, None));
+        };
+        check((150, 250), (240, 260), Reason::Unread);
+        check((245, 245), (240, 260), Reason::Unread);
+        check((150, 239), (240, 260), Reason::Gap(GapReason::Disk));
+        check((261, 300), (240, 260), Reason::Gap(GapReason::Disk));
+    }
+
+    #[test]
+    fn where_times_step_back_numbers_say_which_file_is_gone() {
+        // The clock was set back while file 2 grew; then 3, which ended first, was deleted.
+        let at = |number, begin_ns, span| Numbered {
+            report: number as usize,
+            begin_ns,
+            span,
+            ..numbered(number, true)
+        };
+        let files = vec![at(1, 9000, (9000, 9099)), at(2, 9100, (50, 9190)), at(4, 200, (200, 299))];
+        let store = Explaining { files, ..Explaining::default() };
+        let id = LaneId { run_id: [1; 16], lane: 0 };
+        let gap =
+            |before, behind| NumberGap { id, packets: 1, before, behind, span: (90, 200), is_cut: false };
+        assert_eq!(explain(&gap(Some(2), 4), &[store]), (Reason::Deleted, None));
+    }
+
+    #[test]
+    fn a_file_that_came_later_with_a_clock_that_was_set_back_proves_nothing_against_retention() {
+        // Runs in the order in which they wrote a file each, by the begin of that; one of the files is gone.
+        let check = |begins: &[i64], gone: usize, expected: Reason| {
+            let name =
+                |run: usize| FileName::growing(begins[run], &[run as u8; 16], LinkType::ETHERNET, 1).closed();
+            let text: String = (0..begins.len())
+                .map(|run| {
+                    let name = name(run).path().to_string_lossy().into_owned();
+                    let (run_id, span) = ([run as u8; 16], (begins[run], begins[run] + 99));
+                    let file = ChainedFile { run_id, name, span, packets: 1, bytes: 1, hash: Digest::START };
+                    Link::new(file, Digest::START).line()
+                })
+                .collect();
+            let store = Path::new("store");
+            let left = || (0..begins.len()).filter(|&run| run != gone);
+            let there: Vec<FileReport> = left()
+                .map(|run| FileReport { path: store.join(name(run).path()), ..FileReport::default() })
+                .collect();
+            let files = left().map(|run| Numbered {
+                name: name(run).path(),
+                span: (begins[run], begins[run] + 99),
+                ..numbered(1, true)
+            });
+            let (there, files): (Vec<_>, Vec<_>) = (there.iter().collect(), files.collect());
+            let chain = Chain::read(text.as_bytes());
+            let mut found = ChainReport::default();
+            let absent = hold_against(&chain, &mut found, store, &there, &files, false);
+            assert_eq!(absent.iter().map(|absent| absent.reason).collect::<Vec<_>>(), [expected]);
+            assert_eq!(found.faults.len(), usize::from(expected == Reason::Gone));
+        };
+        check(&[100, 200, 300], 0, Reason::Deleted);
+        check(&[100, 200, 300], 1, Reason::Gone);
+        check(&[500, 100, 200], 0, Reason::Deleted); // it was the oldest when it was deleted
+        check(&[500, 100, 200], 2, Reason::Gone); // 100 stood there
+        check(&[500, 100, 200], 1, Reason::Deleted);
+    }
+
+    #[test]
     fn a_store_that_has_only_later_runs_may_have_deleted_what_it_had() {
         let id = LaneId { run_id: [9; 16], lane: 0 };
-        let gap = |end_ns| NumberGap { id, packets: 1, before: None, behind: 0, span: (0, end_ns) };
+        let gap =
+            |end_ns| NumberGap { id, packets: 1, before: None, behind: 0, span: (0, end_ns), is_cut: false };
         let files = [numbered(3, true), numbered(4, true)];
         assert!(has_only_later(&gap(299), &files));
         assert!(!has_only_later(&gap(300), &files), "it has older ones");

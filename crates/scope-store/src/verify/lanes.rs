@@ -35,6 +35,8 @@ pub(super) struct Seen {
     pub(super) foot: Foot,
     /// The file that it lies in, by the number of its report.
     pub(super) file: usize,
+    /// Slots without a segment that lie in front of it in its file.
+    pub(super) holes: u64,
     /// Packets that its packets state to be lost in front of them.
     pub(super) stated: u64,
     /// Packets that its lane had dropped by its end, as its statistics say; 0: it has none.
@@ -118,6 +120,9 @@ pub(super) struct NumberGap {
     pub(super) behind: usize,
     /// Times of the packets in front of it (at the lane's begin the same as behind it) and behind it.
     pub(super) span: (i64, i64),
+    /// Both sides lie in one file, and between them a slot without a segment: recovery found nothing whole
+    /// in it.
+    pub(super) is_cut: bool,
 }
 
 /// All lanes of all runs.
@@ -229,6 +234,10 @@ fn gap(id: LaneId, before: Option<&Stretch>, behind: &Stretch) -> Option<NumberG
         before: before.map(|before| before.last.file),
         behind: behind.first.file,
         span: (from_ns, first.first_ns),
+        is_cut: before.is_some_and(|before| {
+            let (last, first) = (&before.last, &behind.first);
+            last.file == first.file && last.holes < first.holes
+        }),
     })
 }
 
@@ -274,6 +283,7 @@ pub(super) fn missing(id: LaneId, reason: Reason, packets: u64, (from_ns, to_ns)
     let run: String = id.run_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     Missing {
         from_ns: from_ns.min(to_ns),
+        reaches_back: false,
         to_ns: Some(from_ns.max(to_ns)),
         reason,
         lost_min: packets,
@@ -313,7 +323,7 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        Seen { foot, file: first_packet as usize, stated: 0, dropped: 0 }
+        Seen { foot, file: first_packet as usize, holes: 0, stated: 0, dropped: 0 }
     }
 
     fn find(segments: &[Seen]) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {
@@ -328,7 +338,8 @@ mod tests {
         let losses: Vec<_> =
             losses.iter().map(|(file, lost)| (*file, lost.lost_min, lost.from_ns, lost.to_ns)).collect();
         assert_eq!(losses, [(20, 5, 100, Some(200)), (0, 2, 0, Some(0)), (40, 2, 200, Some(400))]);
-        let gap = NumberGap { id: ID, packets: 15, before: Some(20), behind: 40, span: (240, 400) };
+        let gap =
+            NumberGap { id: ID, packets: 15, before: Some(20), behind: 40, span: (240, 400), is_cut: false };
         assert_eq!(gaps, [gap]);
     }
 

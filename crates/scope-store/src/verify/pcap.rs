@@ -109,6 +109,7 @@ pub(super) fn cut_off(report: &mut FileReport, at: u64, missing: usize, last_ns:
 pub(super) fn rest_is_lost(report: &mut FileReport, last_ns: Option<i64>) {
     report.lack(Missing {
         from_ns: last_ns.unwrap_or(0),
+        reaches_back: false,
         to_ns: None,
         reason: Reason::Gap(GapReason::Unreadable),
         lost_min: 0,

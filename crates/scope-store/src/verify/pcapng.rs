@@ -348,6 +348,7 @@ impl Walk {
 fn stated_loss((from_ns, to_ns): (i64, i64), lost: u64, interface: &str) -> Missing {
     Missing {
         from_ns,
+        reaches_back: false,
         to_ns: Some(to_ns),
         reason: Reason::Gap(GapReason::File),
         lost_min: lost,

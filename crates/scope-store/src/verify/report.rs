@@ -17,6 +17,8 @@ pub enum Form {
     Pcap,
     /// A dump, which states what it lacks.
     Dump,
+    /// Packets of a store that `export` wrote; it states what it lacks.
+    Export,
     /// A file of the store, or of `--ring-out`, whose bytes have checksums.
     Store,
 }
@@ -28,6 +30,7 @@ impl Form {
             Form::Pcapng => "pcapng",
             Form::Pcap => "pcap",
             Form::Dump => "dump",
+            Form::Export => "export",
             Form::Store => "store",
         }
     }
@@ -69,10 +72,12 @@ pub enum Reason {
     Deleted,
     /// A file is gone that retention would not have deleted yet.
     Gone,
-    /// They were on their way to the disk when the run died.
+    /// They were on their way to the disk when the run died, or recovery found them damaged.
     Crash,
     /// They may be in a volume of the run that wasn't given.
     Elsewhere,
+    /// They may be in a file or folder that can't be read.
+    Unread,
 }
 
 impl Reason {
@@ -85,6 +90,7 @@ impl Reason {
             Reason::Gone => "gone",
             Reason::Crash => "crash",
             Reason::Elsewhere => "elsewhere",
+            Reason::Unread => "unread",
         }
     }
 
@@ -113,6 +119,7 @@ impl Reason {
             Reason::Gone => "a file is gone",
             Reason::Crash => "cut off by a crash",
             Reason::Elsewhere => "in another volume?",
+            Reason::Unread => "in an unread file?",
         }
     }
 
@@ -123,7 +130,7 @@ impl Reason {
                 reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable)
             }
             Reason::Gone | Reason::Crash => true,
-            Reason::Filter | Reason::Deleted | Reason::Elsewhere => false,
+            Reason::Filter | Reason::Deleted | Reason::Elsewhere | Reason::Unread => false,
         }
     }
 }
@@ -133,6 +140,8 @@ impl Reason {
 pub struct Missing {
     /// Begin, ns since the epoch.
     pub from_ns: i64,
+    /// It began earlier, and nobody knows when: `from_ns` is as late as it can be.
+    pub reaches_back: bool,
     /// End, ns, inclusive; `None` where nobody can know.
     pub to_ns: Option<i64>,
     /// Why.
@@ -157,23 +166,13 @@ impl Missing {
         touches && other.to_ns.is_some() && self.reason == other.reason && self.of == other.of
     }
 
-    fn join(&mut self, other: &Missing) {
+    pub(super) fn join(&mut self, other: &Missing) {
         self.from_ns = self.from_ns.min(other.from_ns);
+        self.reaches_back |= other.reaches_back;
         self.to_ns = self.to_ns.zip(other.to_ns).map(|(one, other)| one.max(other));
         self.lost_min = self.lost_min.saturating_add(other.lost_min);
         self.lost_max = self.lost_max.zip(other.lost_max).map(|(one, other)| one.saturating_add(other));
     }
-}
-
-/// A run with several volumes, not all of which were given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial {
-    /// The run.
-    pub run_id: [u8; 16],
-    /// Volumes of it that were given.
-    pub given: usize,
-    /// All that it had.
-    pub volumes: usize,
 }
 
 /// A damaged place.
@@ -304,19 +303,24 @@ impl FileReport {
 
     /// Notes a span that lacks packets. Beyond the bound it is joined with the last one of its reason.
     pub(super) fn lack(&mut self, missing: Missing) {
-        if let Some(last) = self.missing.last_mut().filter(|last| last.goes_on(&missing)) {
-            return last.join(&missing);
-        }
-        if self.missing.len() < LISTED_MAX {
-            return self.missing.push(missing);
-        }
-        self.missing_joined += 1;
-        match self.missing.iter_mut().rev().find(|last| last.reason == missing.reason) {
-            Some(last) => {
-                last.join(&missing);
-                last.of.clear();
-            }
-            None => self.missing.push(missing), // there are few reasons
-        }
+        self.missing_joined += u64::from(note(&mut self.missing, missing));
     }
+}
+
+/// Notes a span that lacks packets; `true`: there are too many, and it was joined with the last one of its
+/// reason.
+pub(super) fn note(list: &mut Vec<Missing>, missing: Missing) -> bool {
+    if let Some(last) = list.last_mut().filter(|last| last.goes_on(&missing)) {
+        last.join(&missing);
+        return false;
+    }
+    let is_full = list.len() >= LISTED_MAX;
+    let same = list.iter_mut().rev().filter(|_| is_full).find(|last| last.reason == missing.reason);
+    let Some(last) = same else {
+        list.push(missing); // there are few reasons
+        return false;
+    };
+    last.join(&missing);
+    last.of.clear();
+    true
 }

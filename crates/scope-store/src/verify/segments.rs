@@ -43,7 +43,14 @@ pub(super) fn look(
     holes(stored, report, meter)?;
     let found = segments(stored, report.progress, (file, threads), meter);
     let mut before_ns = None;
+    let empty = stored.holes();
+    let holes_before = |offset: u64| {
+        let bytes: u64 =
+            empty.iter().filter(|hole| hole.start < offset).map(|hole| hole.end - hole.start).sum();
+        bytes / (stored.segment_bytes() as u64).max(1)
+    };
     for (facts, found) in stored.segments().iter().zip(found) {
+        let holes = holes_before(facts.offset);
         match found {
             Ok(Found { seen: segment, steps_back }) => {
                 let foot = &segment.foot;
@@ -58,7 +65,7 @@ pub(super) fn look(
                     report.steps_back += u64::from(stepped);
                     before_ns = Some(((foot.run_id, foot.lane), foot.last_ns));
                 }
-                seen.push(segment);
+                seen.push(Seen { holes, ..segment });
             }
             Err(StoredError::Io(error)) => return Err(error),
             Err(cause) => {
@@ -71,7 +78,7 @@ pub(super) fn look(
                 let id = LaneId { run_id: foot.run_id, lane: foot.lane };
                 let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
                 report.lack(missing(id, reason, u64::from(foot.packets), span));
-                seen.push(Seen { foot, file, stated: 0, dropped: 0 });
+                seen.push(Seen { foot, file, holes, stated: 0, dropped: 0 });
             }
         }
     }
@@ -80,7 +87,15 @@ pub(super) fn look(
         let from_ns = report.span.map_or(0, |(_, max_ns)| max_ns);
         let reason = Reason::Gap(GapReason::Unreadable);
         let of = String::new();
-        report.lack(Missing { from_ns, to_ns: None, reason, lost_min: 0, lost_max: None, of });
+        report.lack(Missing {
+            from_ns,
+            reaches_back: false,
+            to_ns: None,
+            reason,
+            lost_min: 0,
+            lost_max: None,
+            of,
+        });
     }
     open(stored, report, file, seen)
 }
@@ -102,12 +117,13 @@ fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Ve
             }
             report.steps_back += u64::from(foot.unordered);
             last_ns = foot.last_ns;
-            seen.push(Seen { foot, file, stated: 0, dropped: 0 });
+            seen.push(Seen { foot, file, holes: 0, stated: 0, dropped: 0 });
         }
         // While a run writes, what isn't flushed yet is on its way.
         if report.progress == Progress::Left && cut != Cut::default() {
             report.lack(Missing {
                 from_ns: last_ns,
+                reaches_back: false,
                 to_ns: None,
                 reason: Reason::Crash,
                 lost_min: cut.packets,
@@ -210,7 +226,7 @@ fn segment(
     let segment = stored.read_segment(index, buffer)?;
     let (steps_back, stated) = course(&segment);
     let dropped = segment.statistics().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
-    Ok(Found { seen: Seen { foot: *segment.foot(), file, stated, dropped }, steps_back })
+    Ok(Found { seen: Seen { foot: *segment.foot(), file, holes: 0, stated, dropped }, steps_back })
 }
 
 /// How often times step back in a segment, and how many packets its packets state to be lost.

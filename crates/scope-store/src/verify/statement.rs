@@ -1,5 +1,5 @@
-//! What a dump says of itself: the lines of its section header's comment, of a text file beside it, or, of a
-//! dump that went into a pipe, of its first statistics (docs/FORMAT.md, section 10).
+//! What a dump or an export says of itself: the lines of its section header's comment, of a text file beside
+//! it, or, of one that went into a pipe, of its first statistics (docs/FORMAT.md, section 10).
 //!
 //! ```text
 //! packets: 4
@@ -17,7 +17,10 @@ const PROGRAM: &str = "wirescope ";
 /// In the comment of a dump that went into a pipe: the facts follow in the statistics.
 const TO_A_PIPE: &str = "written to a pipe: ";
 
-/// What a dump says of itself.
+/// In the comment of an export, where a dump names what fired.
+const OF_A_STORE: &str = "packets of store ";
+
+/// What a dump or an export says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Statement {
     packets: Option<u64>,
@@ -30,10 +33,12 @@ pub(super) struct Statement {
     failure: Option<String>,
     /// The facts stand elsewhere.
     is_intro: bool,
+    is_export: bool,
 }
 
 impl Statement {
-    /// Reads the comment of a section that `application` wrote; `None` where that isn't a dump's.
+    /// Reads the comment of a section that `application` wrote; `None` where that is neither a dump's nor an
+    /// export's.
     pub(super) fn read(application: &str, comment: &str) -> Option<Statement> {
         if !application.starts_with(PROGRAM) {
             return None;
@@ -47,6 +52,7 @@ impl Statement {
 
     fn line(&mut self, line: &str) {
         self.is_intro |= line.starts_with(TO_A_PIPE);
+        self.is_export |= line.starts_with(OF_A_STORE);
         let Some((key, value)) = line.split_once(": ") else { return };
         match key {
             "packets" => self.packets = value.parse().ok(),
@@ -69,10 +75,12 @@ impl Statement {
 
     /// Holds it against what was read, and says what the dump lacks.
     pub(super) fn hold_against(self, report: &mut FileReport) {
-        report.form = Form::Dump;
+        report.form = if self.is_export { Form::Export } else { Form::Dump };
         let end = report.bytes;
         if self.is_intro {
-            return report.cut(end, "a dump that went into a pipe ends without its statement of losses");
+            let form = report.form.name();
+            let cause = format!("the {form} went into a pipe and ends without its statement of losses");
+            return report.cut(end, cause);
         }
         if let Some(stated) = self.packets.filter(|&stated| stated != report.packets) {
             report.damage(end, format!("it states {stated} packets and holds {}", report.packets));
@@ -87,6 +95,7 @@ impl Statement {
             let (from_ns, to_ns) = self.window.or(report.span).unwrap_or_default();
             report.lack(Missing {
                 from_ns,
+                reaches_back: false,
                 to_ns: Some(to_ns),
                 reason: Reason::Gap(GapReason::Evicted),
                 lost_min: self.lost_min,
@@ -122,9 +131,18 @@ fn bounds(text: &str) -> (u64, Option<u64>) {
 fn gap(text: &str) -> Option<Missing> {
     let (place, count) = text.split_once(", ").unwrap_or((text, ""));
     let (times, name) = place.rsplit_once(' ')?;
-    let (from_ns, to_ns) = span(times)?;
-    let reason =
-        GapReason::ALL.into_iter().find(|reason| reason.name() == name).unwrap_or(GapReason::Evicted);
+    let (from_ns, to_ns) = match times.strip_suffix(" to the end") {
+        Some(from) => (parse_time_ns(from).ok()?, None),
+        None => span(times).map(|(from_ns, to_ns)| (from_ns, Some(to_ns)))?,
+    };
+    let reason = match name {
+        "deleted" => Reason::Deleted,
+        "not_stored" => Reason::Gap(GapReason::Disk),
+        _ => {
+            let known = GapReason::ALL.into_iter().find(|reason| reason.name() == name);
+            Reason::Gap(known.unwrap_or(GapReason::Evicted))
+        }
+    };
     let words = count.strip_suffix(" packets").unwrap_or_default();
     let (lost_min, lost_max) = match (words.strip_prefix("at least "), words.split_once(" to ")) {
         (Some(least), _) => (least.parse().ok()?, None),
@@ -132,16 +150,9 @@ fn gap(text: &str) -> Option<Missing> {
             let (least, most): (u64, u64) = (least.parse().ok()?, most.parse().ok()?);
             (least.min(most), Some(least.max(most)))
         }
-        _ => (0, None),
+        _ => words.parse().map_or((0, None), |exactly| (exactly, Some(exactly))),
     };
-    Some(Missing {
-        from_ns,
-        to_ns: Some(to_ns),
-        reason: Reason::Gap(reason),
-        lost_min,
-        lost_max,
-        of: String::new(),
-    })
+    Some(Missing { from_ns, reaches_back: false, to_ns, reason, lost_min, lost_max, of: String::new() })
 }
 
 #[cfg(test)]
@@ -151,7 +162,7 @@ mod tests {
     fn check(comment: &str, packets: u64) -> FileReport {
         let mut report = FileReport { packets, ..FileReport::default() };
         Statement::read("wirescope 0.1.0", comment).unwrap().hold_against(&mut report);
-        assert_eq!(report.form, Form::Dump);
+        assert_eq!(report.form, if comment.contains(OF_A_STORE) { Form::Export } else { Form::Dump });
         report
     }
 
@@ -193,6 +204,34 @@ mod tests {
             (1_000_000_000, Some(2_500_000_000))
         );
         assert_eq!(report.verdict(), super::super::Verdict::Lost);
+    }
+
+    #[test]
+    fn an_export_is_known_and_its_gaps_have_its_own_reasons() {
+        let asked = "packets of store 00112233445566778899aabbccddeeff\nasked: the begin to the end\n";
+        let report = check(
+            &format!(
+                "{asked}packets: 0\nincomplete: at least 12 and at most 12 packets are missing\n\
+                 gap: 1970-01-01T00:00:01Z to 1970-01-01T00:00:02Z deleted, 5 packets\n\
+                 gap: 1970-01-01T00:00:03Z to 1970-01-01T00:00:04Z not_stored, 7 packets\n\
+                 gap: 1970-01-01T00:00:05Z to the end unreadable"
+            ),
+            0,
+        );
+        let gap = |gap: &Missing| (gap.reason.name(), gap.from_ns, gap.to_ns, gap.lost_min, gap.lost_max);
+        let gaps: Vec<_> = report.missing.iter().map(gap).collect();
+        let second = 1_000_000_000;
+        let expected = [
+            ("deleted", second, Some(2 * second), 5, Some(5)),
+            ("disk", 3 * second, Some(4 * second), 7, Some(7)),
+            ("unreadable", 5 * second, None, 0, None),
+        ];
+        assert_eq!(gaps, expected);
+        let whole = check(&format!("{asked}packets: 0\ncomplete: nothing is missing"), 0);
+        assert_eq!(whole.verdict(), super::super::Verdict::Whole);
+        let cut =
+            check(&format!("{asked}written to a pipe: the statistics at its end say what is missing"), 0);
+        assert!(cut.damages[0].is_cut && cut.damages[0].cause.starts_with("the export went into a pipe"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What `wirescope verify` found, as lines of at most 80 columns where names allow it, and as JSON.
 
+use crate::export::elsewhere;
 use crate::words::{counted, number, size, span};
 use scope_fault::Fault;
 use scope_spelling::printable::printable;
@@ -30,14 +31,15 @@ pub fn words(report: &Report) -> String {
         missing(&mut text, &entry.path, entry.missing.iter().collect());
     }
     for entry in &report.stores {
-        let mut rows: Vec<&Missing> = files_of(report, entry).flat_map(|file| &file.missing).collect();
+        let of_files = files_of(report, entry).flat_map(|file| &file.missing);
+        let mut rows: Vec<&Missing> = of_files.chain(&entry.missing).collect();
         rows.sort_by_key(|row| row.from_ns);
         if !rows.is_empty() {
             missing(&mut text, &entry.path, rows);
         }
     }
     for entry in report.partial.iter().take(SHOWN_MAX) {
-        partial(&mut text, entry);
+        line(&mut text, &elsewhere(entry, 0));
     }
     if report.partial.len() > SHOWN_MAX {
         let more = (report.partial.len() - SHOWN_MAX) as u64;
@@ -63,6 +65,9 @@ fn line(text: &mut String, words: &str) {
 fn store(text: &mut String, store: &StoreReport, report: &Report) {
     if let Some(fault) = &store.unread {
         return line(text, &format!("unread   {fault}"));
+    }
+    for fault in &store.unread_parts {
+        line(text, &format!("unread   {fault}"));
     }
     let files = counted(files_of(report, store).count() as u64, "file");
     let written = if store.is_written { ", which a run writes" } else { "" };
@@ -148,24 +153,18 @@ fn missing(text: &mut String, path: &Path, rows: Vec<&Missing>) {
     line(text, &format!("{:<30}  {:>8}  {:>14}  why", "from", "lasts", "packets"));
     for row in rows.iter().take(SHOWN_MAX) {
         let lasts = match row.to_ns {
+            Some(_) if row.reaches_back => "up to it".to_string(),
             Some(to_ns) => span(to_ns.saturating_sub(row.from_ns)),
             None => "to its end".to_string(),
         };
         let why = row.reason.words();
-        line(text, &format!("{}  {lasts:>8}  {:>14}  {why}", iso(row.from_ns), lost(row)));
+        let at = if row.reaches_back { row.to_ns.unwrap_or(row.from_ns) } else { row.from_ns };
+        line(text, &format!("{}  {lasts:>8}  {:>14}  {why}", iso(at), lost(row)));
     }
     let more = rows.len().saturating_sub(SHOWN_MAX) as u64;
     if more > 0 {
         line(text, &format!("and {}; --json lists them", counted(more, "more span")));
     }
-}
-
-/// A run of which only some volumes were given.
-fn partial(text: &mut String, Partial { run_id, given, volumes }: &Partial) {
-    let (run, were) = (hex(&run_id[..4]), if *given == 1 { "was" } else { "were" });
-    let others = if volumes - given == 1 { "other" } else { "others" };
-    let rest = format!("packets may be in the {others}");
-    line(text, &format!("run {run}: {given} of {volumes} volumes {were} given; {rest}"));
 }
 
 /// How many packets are missing.
@@ -226,6 +225,8 @@ fn store_object(store: &StoreReport) -> Value {
         "of_other_volumes": store.of_other_volumes,
         "chain": store.chain.as_ref().map(chain_object),
         "unread": store.unread.as_ref().map(Fault::to_json),
+        "missing": store.missing.iter().map(missing_object).collect::<Vec<_>>(),
+        "unread_parts": store.unread_parts.iter().map(Fault::to_json).collect::<Vec<_>>(),
     })
 }
 
@@ -264,7 +265,7 @@ fn file_object(report: &FileReport) -> Value {
 
 fn missing_object(row: &Missing) -> Value {
     json!({
-        "from": iso(row.from_ns),
+        "from": (!row.reaches_back).then(|| iso(row.from_ns)),
         "to": row.to_ns.map(iso),
         "reason": row.reason.name(),
         "loss": row.is_loss(),
