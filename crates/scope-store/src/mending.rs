@@ -8,23 +8,66 @@ use crate::disk::{Disk, Standing};
 use crate::file_writer::FileWriter;
 use crate::files::Files;
 use crate::maker::Maker;
-use crate::recover::{Outcome, Recovery};
-use crate::report::News;
+use crate::recover::{Outcome, Progress, Recovered, Recovery};
+use crate::report::{News, RecoveryReport};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What is to be closed.
 pub(crate) struct Mending {
-    recovery: Option<Recovery>,
+    work: Option<Work>,
     disk: Box<dyn Disk + Send>,
     /// Growing names of files that the disk failed in this run.
     failed: Vec<PathBuf>,
 }
 
+/// The files that are closed now.
+struct Work {
+    recovery: Recovery,
+    began: Instant,
+    /// What was done before it.
+    before: RecoveryReport,
+    /// What became of its files by now, but for its progress.
+    done: RecoveryReport,
+}
+
+impl Work {
+    fn begin(left: Vec<Standing>, before: RecoveryReport) -> Option<Work> {
+        let recovery = (!left.is_empty()).then(|| Recovery::new(left))?;
+        Some(Work { recovery, began: Instant::now(), before, done: before })
+    }
+
+    /// Counts a file that is done.
+    fn count(&mut self, done: &Recovered) {
+        self.done.cut.add(done.cut);
+        match done.outcome {
+            Outcome::Closed(_) => {
+                self.done.closed += 1;
+                self.done.kept.join(&done.holds);
+            }
+            Outcome::Removed => self.done.removed += 1,
+            Outcome::Unreadable(_) | Outcome::Failed(_) => {}
+        }
+    }
+
+    fn report(&self) -> RecoveryReport {
+        let Progress { files, files_done, bytes, bytes_done } = self.recovery.progress();
+        let before = &self.before;
+        RecoveryReport {
+            files: before.files + files,
+            files_done: before.files_done + files_done,
+            bytes: before.bytes + bytes,
+            bytes_done: before.bytes_done + bytes_done,
+            took: before.took + self.began.elapsed(),
+            ..self.done
+        }
+    }
+}
+
 impl Mending {
     /// `left` are the growing files of dead runs; `disk` is nobody else's.
     pub fn new(left: Vec<Standing>, disk: Box<dyn Disk + Send>) -> Mending {
-        let recovery = (!left.is_empty()).then(|| Recovery::new(left));
-        Mending { recovery, disk, failed: Vec::new() }
+        Mending { work: Work::begin(left, RecoveryReport::default()), disk, failed: Vec::new() }
     }
 
     /// The disk failed the file that would have got this name: it is closed once the disk works again.
@@ -33,7 +76,12 @@ impl Mending {
     }
 
     /// Begins the work on files that failed, where the writer has nothing of them any more.
-    fn begin<'a>(&mut self, disk: &mut dyn Disk, files: impl Iterator<Item = &'a Files>) {
+    fn begin<'a>(
+        &mut self,
+        disk: &mut dyn Disk,
+        files: impl Iterator<Item = &'a Files>,
+        before: RecoveryReport,
+    ) {
         let growing: Vec<PathBuf> =
             files.flat_map(Files::writers).map(FileWriter::name).map(closing::growing).collect();
         let (wait, ready): (Vec<_>, Vec<_>) =
@@ -41,7 +89,7 @@ impl Mending {
         self.failed = wait;
         let Ok(standing) = disk.list() else { return };
         let left: Vec<_> = standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
-        self.recovery = (!left.is_empty()).then(|| Recovery::new(left));
+        self.work = Work::begin(left, before);
     }
 
     /// One step: whether there is more, and the file that is whole by it. While the disk refuses (`works` is
@@ -54,12 +102,13 @@ impl Mending {
         maker: &mut Maker,
         account: &mut Account,
     ) -> (bool, Option<Whole>) {
-        if works && self.recovery.is_none() && !self.failed.is_empty() {
-            self.begin(disk, files);
+        if works && self.work.is_none() && !self.failed.is_empty() {
+            self.begin(disk, files, account.report.recovery.unwrap_or_default());
         }
-        let Some(recovery) = &mut self.recovery else { return (false, None) };
+        let Some(work) = &mut self.work else { return (false, None) };
         let mut whole = None;
-        if let Some(done) = recovery.step(&mut *self.disk) {
+        if let Some(done) = work.recovery.step(&mut *self.disk) {
+            work.count(&done);
             let path = account.report.path.display().to_string();
             let growing = done.name.display();
             match done.outcome {
@@ -85,9 +134,12 @@ impl Mending {
                 }
             }
         }
-        let over = recovery.is_over();
+        let report = work.report();
+        account.report.recovery = Some(report);
+        let over = work.recovery.is_over();
         if over {
-            self.recovery = None;
+            account.note(News::Recovered(report));
+            self.work = None;
         }
         (!over, whole)
     }
