@@ -267,6 +267,33 @@ fn that_a_bound_deletes_what_a_run_stores_since_its_times_are_old_is_told_once_w
 }
 
 #[test]
+fn what_found_no_place_in_a_store_is_told_with_all_of_its_span() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store), "--store-file", "8MiB"];
+    totals(&place, &[&["--source", "synth:packets=45k,size=1000,pace=max"], &flags[..]].concat());
+    let hold = ["--from", "2000-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z", "--note", "x"];
+    let added = finish(wirescope(&[&["hold", "add", "--store", text(&store)], &hold[..]].concat()));
+    assert_eq!(added.code(), Some(0), "{}", added.stderr);
+    // Most of it is still in the ring when the run ends.
+    let bounds = ["--store-budget", "40MiB", "--store-behind", "256KiB"];
+    let source = ["--source", "synth:rate=10k,size=500,packets=15k"];
+    let done = place.run(&[&source, &flags[..], &bounds].concat());
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let seconds = |text: &Value| {
+        let text = text.as_str().expect("a time").trim_end_matches('Z');
+        let clock = text.split('T').nth(1).expect("date and time").split(':');
+        clock.fold(0.0, |sum: f64, part| sum * 60.0 + part.parse::<f64>().expect("a number"))
+    };
+    let summary: Value = serde_json::from_str(&done.stdout).expect("a summary");
+    let volume = &summary["stores"][0];
+    assert_eq!(volume["missed"]["packets"], 15_000, "{volume}");
+    let span = &volume["missed_span"];
+    let length = (seconds(&span["to"]) - seconds(&span["from"])).rem_euclid(86_400.0);
+    assert!((length - 1.5).abs() < 0.1, "{span}: 15,000 packets, one each 100 us");
+}
+
+#[test]
 fn one_run_writes_a_store_and_foreign_files_stay() {
     let place = Place::new();
     let store = place.path("store");
