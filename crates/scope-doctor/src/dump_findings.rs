@@ -4,6 +4,7 @@
 use super::facts::{DumpFacts, Facts};
 use super::finding::{Finding, Stage, Sureness};
 use scope_packet::GapReason;
+use scope_spelling::figures::counted;
 use scope_trigger::DUMPS_MAX;
 
 /// Findings whose packets a dump then lacks, by the reason that the dump states.
@@ -376,7 +377,8 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     let refused = facts.hits("no_space");
     if refused > 0 {
         let cause = format!(
-            "{refused} hits got no dump: the dump folder has reached --dump-budget or --dump-min-free"
+            "{} got no dump: the dump folder has reached --dump-budget or --dump-min-free",
+            counted(refused, "hit")
         );
         let remedies = [
             "Move finished dumps away.",
@@ -389,7 +391,8 @@ fn refused(facts: &Facts, found: &mut Vec<Finding>) {
     if too_many > 0 {
         let places = facts.dumps_max.map_or(String::new(), |places| format!(" ({places})"));
         let cause = format!(
-            "{too_many} hits got no dump of their own: as many dumps were open as --dumps-max allows{places}"
+            "{} got no dump of their own: as many dumps were open as --dumps-max allows{places}",
+            counted(too_many, "hit")
         );
         let now = facts.dumps_max.unwrap_or(8);
         let more = now.saturating_mul(4).min(DUMPS_MAX);

@@ -5,6 +5,7 @@ use super::finding::{Finding, Stage, Sureness};
 use super::{dump_findings, packet_findings, silence, store_findings};
 use scope_machine::nic::{Nic, altered_advice};
 use scope_source::spec::escape;
+use scope_spelling::figures::counted;
 use scope_spelling::printable::shell_word;
 use std::cmp::Reverse;
 
@@ -97,10 +98,8 @@ fn run(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(Finding::note("late", Stage::Dumps, Sureness::Possible, cause, &remedies));
     }
     if facts.cut_by_segment > 0 {
-        let cause = format!(
-            "{} packets were truncated: they are longer than a segment can hold",
-            facts.cut_by_segment
-        );
+        let cause =
+            format!("{} truncated: longer than a segment can hold", counted(facts.cut_by_segment, "packet"));
         found.push(Finding::note(
             "cut",
             Stage::Ring,
@@ -123,15 +122,9 @@ fn log(facts: &Facts, found: &mut Vec<Finding>) {
         |kind, cause: String| found.push(Finding::note(kind, Stage::Run, Sureness::Certain, cause, &[]));
     match facts.unreadable_lines {
         0 => {}
-        1 => add(
-            "log_damaged",
-            "1 line of the log cannot be read; this report lacks what it \
-            says"
-                .to_string(),
-        ),
         lines => add(
             "log_damaged",
-            format!("{lines} lines of the log cannot be read; this report lacks what they say"),
+            format!("{} of the log cannot be read, and this report lacks that", counted(lines, "line")),
         ),
     }
     if facts.last_line_cut && !matches!(facts.state, State::Running | State::Dead) {

@@ -135,6 +135,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
         | Event::StoreFile(_)
         | Event::StoreDeleted(_)
         | Event::StoreMissed(_)
+        | Event::StoreRecovery(_)
         | Event::ClockStep(_)
         | Event::Note(_)
         | Event::Reload(_) => {}

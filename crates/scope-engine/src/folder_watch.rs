@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Name of the alarm in `wirescope.jsonl`.
 const ALARM: &str = "dump_folder";
 
-/// What watchers of space and folder report.
+/// What watchers of space, folder and store report.
 pub(crate) enum Notice {
-    /// New dumps are refused or fail from now on.
+    /// Something is not done from now on.
     Warning(String),
     /// For the status output.
     Note(String),

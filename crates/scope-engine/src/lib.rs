@@ -66,6 +66,7 @@ mod outputs;
 mod own_process;
 mod path;
 pub mod plan;
+mod recovery_told;
 mod refused;
 mod reload;
 pub mod report;

@@ -117,7 +117,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     drop(written);
     sources::begin(&plan.fixed, &mut sources).map_err(EngineError::Source)?;
     notes.extend(stores.iter().flat_map(OpenStores::notes));
-    let stores = stores.map(|stores| stores.start(&ring)).transpose()?;
+    let stores = stores.map(|stores| stores.start(&ring, plan.fixed.status_every)).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
@@ -358,8 +358,13 @@ impl Run {
         }
         if let Some(stores) = &self.shared.stores {
             stores.end();
+            let mut last_status = Instant::now();
             while !stores.is_over() {
                 std::thread::park_timeout(LOOK_EVERY);
+                if last_status.elapsed() >= STATUS_EVERY {
+                    last_status = Instant::now();
+                    watch.status(&Status { space: self.space.usage(), ..taker.take(&self.shared) });
+                }
                 self.obey(&orders, Phase::Closing, &mut warnings);
                 self.tell(&mut taker, watch, &mut warnings);
                 self.tell_of_stores(watch, &mut warnings);

@@ -2,7 +2,9 @@
 
 use crate::error::EngineError;
 use crate::failure::Failure;
+use crate::folder_watch::Notice;
 use crate::plan::{StorePlan, VolumePlan};
+use crate::recovery_told::{self, RecoveryTold};
 use crate::store_sieve::StoreSieve;
 use scope_events::Events;
 use scope_events::counts::Span;
@@ -13,6 +15,7 @@ use scope_folder::Folder;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Ring, SegmentReader};
+use scope_spelling::figures::counted;
 use scope_spelling::time::iso;
 use scope_store::compose::{self, Keeping, Sieve};
 use scope_store::disk::Disk;
@@ -26,7 +29,7 @@ use scope_store::{Dealer, io};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A volume that has nothing to do looks again after this.
 const REST: Duration = Duration::from_millis(5);
@@ -100,16 +103,17 @@ impl OpenStores {
         self.volumes.iter().zip(&self.plan.volumes).map(note).collect()
     }
 
-    /// Begins to store.
+    /// Begins to store. Progress of recovery is logged each `status_every` at most.
     ///
     /// # Errors
     /// A folder can't be read, or there is no thread.
-    pub fn start(self, ring: &Arc<Ring>) -> Result<Stores, EngineError> {
+    pub fn start(self, ring: &Arc<Ring>, status_every: Duration) -> Result<Stores, EngineError> {
         let segments = (self.plan.behind / ring.segment_bytes() as u64).max(1);
         let budget = Arc::new(PinBudget::new(segments));
         let reader = SegmentReader::new(ring, budget.take(segments, 1));
         let ids: Vec<VolumeId> = self.volumes.iter().map(|volume| volume.volume.id()).collect();
         let shared = Shared::new(ring, Dealer::new(reader, ids.len()), ids);
+        let recovery = RecoveryTold::new(self.volumes.len(), status_every, Instant::now());
         let mut threads = Vec::new();
         for (index, volume) in self.volumes.into_iter().enumerate() {
             let place = volume.folder.path().display().to_string();
@@ -120,7 +124,7 @@ impl OpenStores {
             let thread = std::thread::Builder::new().name(format!("store-{index}"));
             threads.push(thread.spawn(move || work(writer)).map_err(fault)?);
         }
-        Ok(Stores { shared, threads: Mutex::new(threads) })
+        Ok(Stores { shared, threads: Mutex::new(threads), recovery: Mutex::new(recovery) })
     }
 }
 
@@ -166,6 +170,7 @@ fn work(mut writer: VolumeWriter) {
 pub struct Stores {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    recovery: Mutex<RecoveryTold>,
 }
 
 impl Stores {
@@ -198,17 +203,23 @@ impl Stores {
     }
 
     /// Logs what the volumes have to tell; returns what people should read at once.
-    pub fn log_news(&self, events: &Events) -> Vec<String> {
-        let mut warnings = Vec::new();
+    pub(crate) fn log_news(&self, events: &Events) -> Vec<Notice> {
+        let mut notices = Vec::new();
         self.shared.watch();
-        for (index, news) in self.shared.take_news() {
-            let Some(volume) = self.reports().into_iter().nth(index) else { continue };
-            let volume = volume.path.display().to_string();
-            for news in news {
-                log(events, &volume, news, &mut warnings);
+        let reports = self.reports();
+        let paths: Vec<String> = reports.iter().map(|report| report.path.display().to_string()).collect();
+        let mut told = self.recovery.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, (report, path)) in reports.iter().zip(&paths).enumerate() {
+            if let Some(recovery) = &report.recovery {
+                told.look(events, index, path, recovery);
             }
         }
-        warnings
+        for (index, news) in self.shared.take_news() {
+            for news in news {
+                log(events, &paths[index], news, &mut notices);
+            }
+        }
+        notices
     }
 
     /// Why the run did not do all that its store promised.
@@ -217,14 +228,12 @@ impl Stores {
         for report in reports {
             let path = report.path.display();
             if report.behind.packets > 0 {
-                let packets = report.behind.packets;
-                failures.push(
-                    format!("{packets} packets were not written to the store in {path} any more").into(),
-                );
+                let packets = counted(report.behind.packets, "packet");
+                failures.push(format!("the store in {path} did not write its last {packets}").into());
             }
             if report.missed.packets > 0 {
-                let packets = report.missed.packets;
-                failures.push(format!("the store in {path} missed {packets} packets").into());
+                let packets = counted(report.missed.packets, "packet");
+                failures.push(format!("the store in {path} missed {packets}").into());
             }
             if let Some(error) = report.error.as_ref().filter(|_| report.state != VolumeState::Writing) {
                 failures.push(format!("the store in {path} could not write: {error}").into());
@@ -251,7 +260,7 @@ fn span(span_ns: (i64, i64)) -> Span {
     Span { from: iso(span_ns.0), to: iso(span_ns.1) }
 }
 
-fn log(events: &Events, volume: &str, news: News, warnings: &mut Vec<String>) {
+fn log(events: &Events, volume: &str, news: News, notices: &mut Vec<Notice>) {
     let volume = volume.to_string();
     match news {
         News::File { name, span_ns, packets, bytes, cut_off, head } => events.log(StoreFile {
@@ -277,7 +286,7 @@ fn log(events: &Events, volume: &str, news: News, warnings: &mut Vec<String>) {
         }
         News::State(state, text) => {
             if state != VolumeState::Writing {
-                warnings.push(format!("the store in {volume}: {text}"));
+                notices.push(Notice::Warning(format!("the store in {volume}: {text}")));
             }
             events.log(StoreState { volume, state: state.word().to_string(), text });
         }
@@ -287,6 +296,10 @@ fn log(events: &Events, volume: &str, news: News, warnings: &mut Vec<String>) {
             bytes: amount.bytes,
             span: span_ns.map(span),
         }),
-        News::Warning(text) => warnings.push(text),
+        News::Recovered(report) => {
+            recovery_told::log(events, &volume, &report);
+            notices.push(Notice::Note(recovery_told::words(&volume, &report)));
+        }
+        News::Warning(text) => notices.push(Notice::Warning(text)),
     }
 }

@@ -19,6 +19,7 @@ use scope_packet::{DropReason, Drops, Gap};
 use scope_source::SourceCounters;
 use scope_spelling::time::iso;
 use scope_store::VolumeReport;
+use scope_store::report::RecoveryReport;
 use scope_trigger::HitCounts;
 use serde_json::Value;
 use std::path::Path;
@@ -180,6 +181,25 @@ pub(crate) fn volume(report: &VolumeReport) -> counts::Volume {
         error: report.error.clone(),
         chain: report.chain.map(|head| head.to_string()),
         missed_span: report.missed_span_ns.map(|(from_ns, to_ns)| span(from_ns, to_ns)),
+        recovery: report.recovery.as_ref().map(recovery),
+    }
+}
+
+/// What became of files of a volume that were left growing.
+pub(crate) fn recovery(report: &RecoveryReport) -> counts::Recovery {
+    counts::Recovery {
+        files: report.files,
+        files_done: report.files_done,
+        bytes: report.bytes,
+        bytes_done: report.bytes_done,
+        closed: report.closed,
+        removed: report.removed,
+        segments: report.kept.segments,
+        packets: report.kept.packets,
+        block_bytes: report.kept.block_bytes,
+        cut_off: report.cut.packets,
+        cut_off_unknown: report.cut.unknown,
+        took_s: report.took.as_secs_f64(),
     }
 }
 

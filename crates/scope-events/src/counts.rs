@@ -313,6 +313,36 @@ facts! {
         chain: Option<String>,
         /// first and last time of what it missed; null: nothing, or unknown
         missed_span: Option<Span>,
+        /// files that were left growing, by runs that died or by a disk that failed; null: none was
+        recovery: Option<Recovery>,
+    }
+
+    /// What became of files of a volume that were left growing.
+    Recovery {
+        /// files in all
+        files: u64,
+        /// files that are done, whatever became of them
+        files_done: u64,
+        /// bytes of all of them
+        bytes: u64,
+        /// bytes that were looked at
+        bytes_done: u64,
+        /// files that are complete now
+        closed: u64,
+        /// files of which nothing was flushed: they were removed
+        removed: u64,
+        /// segments that are kept
+        segments: u64,
+        /// packets that are kept
+        packets: u64,
+        /// bytes of their blocks
+        block_bytes: u64,
+        /// packets known to be cut off
+        cut_off: u64,
+        /// segments cut off that do not say how many packets they had
+        cut_off_unknown: u64,
+        /// how long it took, seconds
+        took_s: f64,
     }
 
     /// Everything that a run counted, but its dumps one by one.

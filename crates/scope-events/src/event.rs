@@ -1,6 +1,8 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
-use crate::counts::{Amount, ByWord, Clock, Dump, Nic, Softnet, SourceCounts, Span, Totals, Volume};
+use crate::counts::{
+    Amount, ByWord, Clock, Dump, Nic, Recovery, Softnet, SourceCounts, Span, Totals, Volume,
+};
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
 use serde_json::Value;
@@ -335,6 +337,16 @@ facts! {
         text: String,
     }
 
+    /// Files of a volume that were left growing are being closed.
+    StoreRecovery {
+        /// the volume's folder
+        volume: String,
+        /// whether all of them are done
+        over: bool,
+        /// how far it is
+        recovery: Flat<Recovery>,
+    }
+
     /// Packets were recycled before the store could write them.
     StoreMissed {
         /// the volume's folder
@@ -604,6 +616,9 @@ events! {
     "store_deleted" => StoreDeleted(StoreDeleted),
     /// A volume of the store works, fails, or has no room.
     "store_state" => StoreState(StoreState),
+    /// Files that were left growing, by runs that died or by a disk that failed, are being closed; at most one line
+    /// each `--status-every`, and one at the end.
+    "store_recovery" => StoreRecovery(StoreRecovery),
     /// The store was too slow for some packets.
     "store_missed" => StoreMissed(StoreMissed),
     /// A captured interface has changed.

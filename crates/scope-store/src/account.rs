@@ -1,9 +1,10 @@
 //! What a volume counts, and what it has to tell.
 
 use crate::report::{Amount, News, VolumeReport, VolumeState};
-use crate::volumes::{NEWS_MAX, Shared, missed_span_ns, wider};
+use crate::volumes::{NEWS_MAX, Shared, missed_span_ns, there_span_ns, wider};
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A volume's figures and news.
 pub(crate) struct Account {
@@ -42,6 +43,12 @@ impl Account {
     pub fn count_missed(&mut self, ring: &Ring, lane: u32, missed: &Missed) {
         let span = missed_span_ns(ring, lane, missed);
         self.miss(Amount::new(missed.packets, missed.bytes), span);
+    }
+
+    /// Counts packets of a lane that nobody took: some may be in the ring still.
+    pub fn count_rest(&mut self, ring: &Arc<Ring>, lane: u32, missed: &Missed) {
+        let spans = [missed_span_ns(ring, lane, missed), there_span_ns(ring, lane, missed)];
+        self.miss(Amount::new(missed.packets, missed.bytes), spans.into_iter().flatten().reduce(wider));
     }
 
     /// Counts packets of a segment that can't be written any more.

@@ -25,6 +25,14 @@ pub struct Holds {
 }
 
 impl Holds {
+    /// Adds what another file holds.
+    pub fn join(&mut self, other: &Holds) {
+        self.segments += other.segments;
+        self.packets += other.packets;
+        self.block_bytes += other.block_bytes;
+        self.span = self.span.into_iter().chain(other.span).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    }
+
     /// Adds a segment.
     pub fn add(&mut self, foot: &Foot) {
         self.segments += 1;

@@ -66,7 +66,7 @@ impl Keeping {
 }
 
 /// Bytes of the memory in which a volume composes segments of a ring with so many workers.
-fn memory_bytes(ring_bytes: u64, segment_bytes: u64, workers: u32) -> u64 {
+pub fn memory_bytes(ring_bytes: u64, segment_bytes: u64, workers: u32) -> u64 {
     let least = (UNDER_WAY_SEGMENTS + WORKER_SEGMENTS * u64::from(workers)) * segment_bytes;
     least.max(MEMORY_BYTES.min(ring_bytes / MEMORY_PART))
 }

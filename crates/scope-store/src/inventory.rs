@@ -7,14 +7,15 @@ use crate::name::FileName;
 use crate::recover;
 use crate::report::{Deleted, VolumeState};
 use crate::retain::{Bound, Bounds, Kept, State, used};
-use crate::volume::{Foreign, Volume, is_foreign};
+use crate::volume::{Foreign, Volume, is_foreign, own_bytes};
 use scope_spelling::figures::{counted, size};
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why nothing more can be stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NoRoom {
     /// [`VolumeState::Held`] or [`VolumeState::Full`].
     pub state: VolumeState,
@@ -32,6 +33,13 @@ pub struct Inventory {
     /// Bytes of the file system, when it was asked last.
     total: u64,
     foreign: Foreign,
+    /// What files take that have a name of the store's and a head that doesn't say so, bytes: they are damaged,
+    /// or somebody moved them. They count, and nobody deletes them.
+    damaged: BTreeMap<PathBuf, u64>,
+    /// What the mark, the holds, the chain and the imports take, bytes, when they were looked at last.
+    beside: u64,
+    /// The run that writes, by the first bytes of its id, and when it began, ns.
+    run: ([u8; 4], i64),
     /// The file system takes the space of a growing file as soon as it is begun.
     reserves: bool,
 }
@@ -54,6 +62,9 @@ impl Inventory {
             deleted: Vec::new(),
             total: 0,
             foreign: Foreign::default(),
+            damaged: BTreeMap::new(),
+            beside: 0,
+            run: ([0; 4], i64::MIN),
             reserves,
         };
         let mut growing = Vec::new();
@@ -62,8 +73,12 @@ impl Inventory {
                 inventory.foreign.add(&standing.name);
                 continue;
             }
-            let Some(name) = FileName::read(&standing.name) else { continue };
+            let Some(name) = FileName::read(&standing.name) else {
+                inventory.beside += standing.taken; // the mark and the like
+                continue;
+            };
             if !inventory.agrees(disk, &standing, &name) {
+                inventory.damaged.insert(standing.name, standing.taken);
                 continue;
             }
             inventory.add(disk, name, standing.len, standing.taken);
@@ -99,6 +114,12 @@ impl Inventory {
     /// What stands in the folder and is none of the store's.
     pub fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    /// Which run writes from now on.
+    pub fn set_run(&mut self, run_id: &[u8; 16]) {
+        let [a, b, c, d, ..] = *run_id;
+        self.run = ([a, b, c, d], now_ns());
     }
 
     /// A file was begun.
@@ -141,7 +162,11 @@ impl Inventory {
 
     /// Bytes that the volume takes, reserves included.
     pub fn used(&self) -> u64 {
-        used(&self.files, 0)
+        used(&self.files, self.beside).saturating_add(self.damaged_bytes())
+    }
+
+    fn damaged_bytes(&self) -> u64 {
+        self.damaged.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// Bytes that a file takes.
@@ -190,9 +215,9 @@ impl Inventory {
         for attempt in 0.. {
             let room = disk.room().map_err(failed)?;
             self.total = room.total;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-            let state = State { now_ns, room, beside: 0, wanted };
+            let now_ns = now_ns();
+            self.beside = own_bytes(volume.folder());
+            let state = State { now_ns, room, beside: self.beside, damaged: self.damaged_bytes(), wanted };
             let nothing = self.bounds.verdict(&self.files, &state, |_, _| false);
             if nothing.go.is_empty() && nothing.lack.is_none() {
                 return Ok(());
@@ -213,11 +238,10 @@ impl Inventory {
             };
             let covers = |from, to| held.as_ref().is_some_and(|held| held.holds.cover(from, to));
             let verdict = self.bounds.verdict(&self.files, &state, covers);
-            let over_budget =
-                used(&self.files, 0).saturating_add(wanted) > self.bounds.budget_bytes(room.total);
+            let over_budget = self.used().saturating_add(wanted) > self.bounds.budget_bytes(room.total);
             self.delete(disk, &verdict.go, over_budget, now_ns).map_err(failed)?;
             let Some(lack) = verdict.lack else { return Ok(()) };
-            if !verdict.go.is_empty() && attempt < 5 {
+            if (!verdict.go.is_empty() || self.forget_damaged(disk)) && attempt < 5 {
                 continue;
             }
             let bound = match lack.bound {
@@ -225,6 +249,13 @@ impl Inventory {
                 Bound::Free => "the free space of its file system",
             };
             let words = match lack.held_files {
+                0 if self.damaged_bytes() > 0 => format!(
+                    "no room: {bound} lacks {}, no file is left to delete, and {} of it are in {} that the store \
+                    can't tell to be its own: move or repair these",
+                    size(lack.bytes),
+                    size(self.damaged_bytes()),
+                    counted(self.damaged.len() as u64, "file")
+                ),
                 0 => format!("no room: {bound} lacks {}, and no file is left to delete", size(lack.bytes)),
                 files => format!(
                     "no room: {bound} lacks {}, and holds keep {} of {}; remove a hold, or raise the bound",
@@ -237,6 +268,27 @@ impl Inventory {
             return Err(NoRoom { state, words });
         }
         Ok(())
+    }
+
+    /// Somebody may have moved or repaired damaged files: those that aren't there any more don't count. Whether
+    /// there were such.
+    fn forget_damaged(&mut self, disk: &mut dyn Disk) -> bool {
+        let Ok(standing) = disk.list() else { return false };
+        let before = self.damaged.len();
+        if before > 0 {
+            self.damaged.retain(|name, _| standing.iter().any(|standing| standing.name == *name));
+        }
+        self.damaged.len() < before
+    }
+
+    /// Whether this run stored the file at `at`, and it goes only since its times are old: older than may be when
+    /// the run began, or than those of an earlier run.
+    fn is_untimely(&self, at: usize) -> bool {
+        let (run, began_ns) = self.run;
+        let file = &self.files[at];
+        let was_old = self.bounds.age_ns.is_some_and(|age_ns| file.max_ns < began_ns.saturating_sub(age_ns));
+        let is_newer = |other: &Kept| other.name.run() != run && other.max_ns > file.max_ns;
+        file.name.run() == run && (was_old || self.files.iter().any(is_newer))
     }
 
     fn delete(
@@ -265,7 +317,8 @@ impl Inventory {
                     break;
                 }
             }
-            self.deleted.push(Deleted { name, totals: self.totals[at], bytes: file.taken, why });
+            let untimely = self.is_untimely(at);
+            self.deleted.push(Deleted { name, totals: self.totals[at], bytes: file.taken, why, untimely });
             gone.push(at);
         }
         gone.sort_unstable();
@@ -277,7 +330,122 @@ impl Inventory {
     }
 }
 
+/// Now, ns since the epoch.
+fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
+
 fn read_totals(disk: &mut dyn Disk, path: &Path, len: u64) -> Option<Totals> {
     let read = |at: u64, into: &mut [u8]| disk::read_all(disk, path, at, into).map(drop);
     index::read_totals(len, read).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::Head;
+    use crate::io::{Want, open};
+    use crate::volume::{CHAIN_FILE, Place, VolumeId};
+    use scope_folder::Folder;
+    use scope_packet::LinkType;
+    use scope_spelling::values::SizeOrShare;
+    use std::sync::Arc;
+
+    const KIB: u64 = 1 << 10;
+    const S: i64 = 1_000_000_000;
+
+    /// A file of a run whose first packet is from `first_s`: its head, and zeros.
+    fn file(folder: &Path, run: u8, number: u32, first_s: i64, damage: impl Fn(&mut Vec<u8>)) -> PathBuf {
+        let run_id = [run; 16];
+        let name = FileName::growing(first_s * S, &run_id, LinkType::ETHERNET, number).closed();
+        let head = Head {
+            run_id,
+            volume: [2; 16],
+            volumes: Vec::new(),
+            number,
+            segment_bytes: 64 << 10,
+            link_type: LinkType::ETHERNET,
+            filter: String::new(),
+            snap: 0,
+            interfaces: Vec::new(),
+        };
+        let mut bytes = head.write();
+        bytes.resize(100 << 10, 0);
+        damage(&mut bytes);
+        std::fs::create_dir_all(folder.join(name.day())).unwrap();
+        std::fs::write(folder.join(name.path()), bytes).unwrap();
+        name.path()
+    }
+
+    fn volume(folder: &Path) -> (Volume, Box<dyn Disk + Send>) {
+        let volume = Volume::open(&Place::find(folder).unwrap(), VolumeId([2; 16]), None).unwrap();
+        (volume, open(&Arc::new(Folder::open(folder).unwrap()), None, Want::Pwrite).0)
+    }
+
+    fn budget(bytes: u64) -> Bounds {
+        Bounds { budget: Some(SizeOrShare::Bytes(bytes)), ..Bounds::default() }
+    }
+
+    #[test]
+    fn every_byte_with_a_mark_or_a_name_of_the_store_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let (volume, mut disk) = volume(path);
+        file(path, 1, 1, 1000, |_| ());
+        let broken = file(path, 1, 2, 2000, |bytes| bytes.fill(7));
+        let renamed = file(path, 1, 3, 3000, |_| ());
+        let other = path.join(renamed.to_string_lossy().replace("_000003", "_000004"));
+        std::fs::rename(path.join(&renamed), &other).unwrap();
+        std::fs::write(path.join("notes.txt"), vec![7; 500 << 10]).unwrap();
+        let bounds = budget(1324 * KIB); // what all of it takes
+        let (mut inventory, growing) = Inventory::look(&mut *disk, bounds, true).unwrap();
+        assert_eq!((inventory.used() / KIB, growing.len()), (1024 + 300, 0), "1 MiB is set aside");
+        assert!(inventory.make_room(&mut *disk, &volume, 0).is_ok());
+        // A chain that is longer than what is set aside counts as long as it is.
+        std::fs::write(path.join(CHAIN_FILE), vec![b'\n'; 3 << 20]).unwrap();
+        inventory.bounds = budget(3 << 20);
+        let no_room = inventory.make_room(&mut *disk, &volume, 0).unwrap_err();
+        assert!(inventory.used() >= (3 << 20) + (200 << 10), "{}", inventory.used());
+        assert_eq!(inventory.take_deleted().len(), 1, "what is whole goes first");
+        assert!(
+            no_room.words.contains("200 KiB of it are in 2 files that the store can't tell"),
+            "{no_room:?}"
+        );
+        assert!(path.join(&broken).exists() && other.exists(), "what is damaged stays");
+        // Somebody moved them away.
+        std::fs::remove_file(path.join(&broken)).unwrap();
+        std::fs::remove_file(other).unwrap();
+        std::fs::write(path.join(CHAIN_FILE), "").unwrap();
+        inventory.bounds = budget(1 << 20);
+        assert!(inventory.make_room(&mut *disk, &volume, 0).is_ok());
+        assert_eq!(inventory.used(), 1 << 20);
+    }
+
+    #[test]
+    fn what_a_run_stored_and_goes_since_its_times_are_old_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let (volume, mut disk) = volume(path);
+        let year_2020 = 1_577_836_800;
+        let now = now_ns() / S;
+        for (run, number, first_s) in [(1, 1, now - 500), (3, 1, year_2020), (3, 2, now - 50)] {
+            file(path, run, number, first_s, |_| ());
+        }
+        let mut untimely = |run: u8, bounds: Bounds| {
+            let (mut inventory, _) = Inventory::look(&mut *disk, bounds, true).unwrap();
+            inventory.set_run(&[run; 16]);
+            let _ = inventory.make_room(&mut *disk, &volume, 0);
+            let deleted = inventory.take_deleted();
+            deleted.iter().map(|deleted| (deleted.why, deleted.untimely)).collect::<Vec<_>>()
+        };
+        assert_eq!(untimely(9, budget(2 << 20)), []);
+        assert_eq!(untimely(3, budget(1300 * KIB)), [("--store-budget", true)], "it is older than run 1's");
+        file(path, 3, 1, year_2020, |_| ());
+        assert_eq!(untimely(9, budget(1300 * KIB)), [("--store-budget", false)], "an earlier run's file");
+        file(path, 3, 1, year_2020, |_| ());
+        let age = Bounds { age_ns: Some(100 * S), ..budget(1 << 30) };
+        assert_eq!(untimely(3, age), [("--store-age", true), ("--store-age", false)]);
+        assert_eq!(untimely(3, budget(1 << 20)), [("--store-budget", false)], "it was its turn");
+    }
 }

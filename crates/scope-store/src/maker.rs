@@ -14,6 +14,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Room that is made by what is under way is asked for again after this, then after twice as long, and so on.
+const WAIT_MIN: Duration = Duration::from_millis(10);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// There is no room yet.
+pub(crate) struct Waits {
+    why: NoRoom,
+    pause: Duration,
+    again_at: Instant,
+}
+
+impl Waits {
+    /// There is no room at `now` either: a pause is begun, behind `before`, unless that isn't over yet.
+    fn go_on(before: Option<Waits>, why: NoRoom, now: Instant) -> Waits {
+        let pause = match before {
+            Some(before) if now < before.again_at => return before,
+            Some(before) => (before.pause * 2).min(WAIT_MAX),
+            None => WAIT_MIN,
+        };
+        Waits { why, pause, again_at: now + pause }
+    }
+}
+
 /// Makes files.
 pub(crate) struct Maker {
     pub volume: Volume,
@@ -31,6 +54,8 @@ pub(crate) struct Maker {
     pub number: u32,
     /// Why there was no room for the last file, if that is why there is none.
     pub no_room: Option<NoRoom>,
+    /// There was no room for the last file, and what is under way may make some.
+    pub waits: Option<Waits>,
     /// A file was begun since the disk refused last.
     pub fresh: bool,
     /// When the newest file of each link type was begun.
@@ -43,11 +68,12 @@ impl Maker {
         let link_type = self.ring.lane_info(first.lane()).link_type;
         let foot = first.sealed_foot().or_else(|| first.foot(first.committed()));
         let first_ns = foot.map_or(0, |foot| foot.first_ns);
-        if let Err(no_room) = self.inventory.make_room(disk, &self.volume, self.file_bytes) {
+        if let Err(no_room) = self.room_for_a_file(disk) {
             let error = io::Error::new(io::ErrorKind::StorageFull, no_room.words.clone());
             self.no_room = Some(no_room);
             return Err(error);
         }
+        self.waits = None;
         self.number += 1;
         let name = FileName::growing(first_ns, &self.ring.run_id(), link_type, self.number);
         let head = Head {
@@ -63,6 +89,20 @@ impl Maker {
         self.fresh = true;
         self.begun.insert(link_type.0, Instant::now());
         Ok(writer)
+    }
+
+    /// Makes room for a file. Where that failed a moment ago, the file system isn't asked again yet.
+    fn room_for_a_file(&mut self, disk: &mut dyn Disk) -> Result<(), NoRoom> {
+        match &self.waits {
+            Some(waits) if Instant::now() < waits.again_at => Err(waits.why.clone()),
+            _ => self.inventory.make_room(disk, &self.volume, self.file_bytes),
+        }
+    }
+
+    /// There was no room, and there will be, by what is under way: the file system is asked again after a pause
+    /// that grows, or once `waits` is taken away.
+    pub fn wait(&mut self, why: NoRoom) {
+        self.waits = Some(Waits::go_on(self.waits.take(), why, Instant::now()));
     }
 
     /// Makes room for so many further bytes.
@@ -81,5 +121,27 @@ impl Maker {
             self.begun.iter().filter(|(_, began)| is_old(began)).map(|(link, _)| *link).collect();
         self.begun.retain(|link, _| !old.contains(link));
         old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::VolumeState;
+
+    #[test]
+    fn room_that_is_only_a_matter_of_time_is_asked_for_with_growing_pauses() {
+        let begin = Instant::now();
+        let no_room = || NoRoom { state: VolumeState::Full, words: "no room".to_string() };
+        let (mut waits, mut asked) = (None, Vec::new());
+        // A turn each 5 ms asks only where no pause lasts.
+        for ms in (0..5000).step_by(5) {
+            let now = begin + Duration::from_millis(ms);
+            if waits.as_ref().is_none_or(|waits: &Waits| now >= waits.again_at) {
+                asked.push(ms);
+            }
+            waits = Some(Waits::go_on(waits, no_room(), now));
+        }
+        assert_eq!(asked, [0, 10, 30, 70, 150, 310, 630, 1270, 2270, 3270, 4270]);
     }
 }

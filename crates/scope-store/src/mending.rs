@@ -8,8 +8,8 @@ use crate::disk::{Disk, Standing};
 use crate::file_writer::FileWriter;
 use crate::files::Files;
 use crate::maker::Maker;
-use crate::recover::{Outcome, Recovery};
-use crate::report::News;
+use crate::recover::{Outcome, Progress, Recovered, Recovery};
+use crate::report::{News, RecoveryReport};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// What is to be closed.
 pub(crate) struct Mending {
-    recovery: Option<Recovery>,
+    work: Option<Work>,
     disk: Box<dyn Disk + Send>,
     /// Growing names of files that the disk failed in this run.
     failed: Vec<PathBuf>,
@@ -29,11 +29,54 @@ pub(crate) struct Mending {
     not_before: Option<Instant>,
 }
 
+/// The files that are closed now.
+struct Work {
+    recovery: Recovery,
+    began: Instant,
+    /// What was done before it.
+    before: RecoveryReport,
+    /// What became of its files by now, but for its progress.
+    done: RecoveryReport,
+}
+
+impl Work {
+    fn begin(left: Vec<Standing>, before: RecoveryReport) -> Option<Work> {
+        let recovery = (!left.is_empty()).then(|| Recovery::new(left))?;
+        Some(Work { recovery, began: Instant::now(), before, done: before })
+    }
+
+    /// Counts a file that is done.
+    fn count(&mut self, done: &Recovered) {
+        self.done.cut.add(done.cut);
+        match done.outcome {
+            Outcome::Closed(_) => {
+                self.done.closed += 1;
+                self.done.kept.join(&done.holds);
+            }
+            Outcome::Removed => self.done.removed += 1,
+            Outcome::Unreadable(_) | Outcome::Failed(_) => {}
+        }
+    }
+
+    fn report(&self) -> RecoveryReport {
+        let Progress { files, files_done, bytes, bytes_done } = self.recovery.progress();
+        let before = &self.before;
+        RecoveryReport {
+            files: before.files + files,
+            files_done: before.files_done + files_done,
+            bytes: before.bytes + bytes,
+            bytes_done: before.bytes_done + bytes_done,
+            took: before.took + self.began.elapsed(),
+            ..self.done
+        }
+    }
+}
+
 impl Mending {
     /// `left` are the growing files of dead runs; `disk` is nobody else's.
     pub fn new(left: Vec<Standing>, disk: Box<dyn Disk + Send>) -> Mending {
-        let recovery = (!left.is_empty()).then(|| Recovery::new(left));
-        Mending { recovery, disk, failed: Vec::new(), own: BTreeMap::new(), not_before: None }
+        let work = Work::begin(left, RecoveryReport::default());
+        Mending { work, disk, failed: Vec::new(), own: BTreeMap::new(), not_before: None }
     }
 
     /// The disk failed the file that would have got this name: it is closed once the disk works again; removed,
@@ -44,21 +87,25 @@ impl Mending {
         self.failed.push(growing);
     }
 
-    /// Whether nothing is at work.
-    pub fn is_over(&self) -> bool {
-        self.recovery.is_none()
-    }
-
     /// Begins the work on files that failed, where the writer has nothing of them any more.
-    fn begin<'a>(&mut self, disk: &mut dyn Disk, files: impl Iterator<Item = &'a Files>) {
+    fn begin<'a>(
+        &mut self,
+        disk: &mut dyn Disk,
+        files: impl Iterator<Item = &'a Files>,
+        before: RecoveryReport,
+    ) {
         let growing: Vec<PathBuf> =
             files.flat_map(Files::writers).map(FileWriter::name).map(closing::growing).collect();
         let (wait, ready): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.failed).into_iter().partition(|failed| growing.contains(failed));
         self.failed = wait;
-        let Ok(standing) = disk.list() else { return };
+        let Ok(standing) = disk.list() else {
+            self.failed.extend(ready);
+            self.not_before = Some(Instant::now() + AGAIN_AFTER);
+            return;
+        };
         let left: Vec<_> = standing.into_iter().filter(|standing| ready.contains(&standing.name)).collect();
-        self.recovery = (!left.is_empty()).then(|| Recovery::new(left));
+        self.work = Work::begin(left, before);
     }
 
     /// One step: whether there is more, and the file that is whole by it. While the disk refuses (`works` is
@@ -72,25 +119,23 @@ impl Mending {
         account: &mut Account,
     ) -> (bool, Option<Whole>) {
         let waits = self.not_before.is_some_and(|time| Instant::now() < time);
-        if works && !waits && self.recovery.is_none() && !self.failed.is_empty() {
+        if works && !waits && self.work.is_none() && !self.failed.is_empty() {
             self.not_before = None;
-            self.begin(disk, files);
+            self.begin(disk, files, account.report.recovery.unwrap_or_default());
         }
-        let Some(recovery) = &mut self.recovery else { return (false, None) };
+        let Some(work) = &mut self.work else { return (false, None) };
         let mut whole = None;
-        if let Some(done) = recovery.step(&mut *self.disk) {
+        if let Some(mut done) = work.recovery.step(&mut *self.disk) {
             let path = account.report.path.display().to_string();
             let growing = done.name.display();
             let own = self.own.remove(&done.name);
-            let outcome = match done.outcome {
-                Outcome::Unreadable(_) if own == Some(false) => {
-                    let folder = done.name.parent().unwrap_or(Path::new(""));
-                    let removed = self.disk.remove(&done.name).and_then(|()| self.disk.sync_names(folder));
-                    removed.map_or_else(Outcome::Failed, |()| Outcome::Removed)
-                }
-                outcome => outcome,
-            };
-            match outcome {
+            if matches!(done.outcome, Outcome::Unreadable(_)) && own == Some(false) {
+                let folder = done.name.parent().unwrap_or(Path::new(""));
+                let removed = self.disk.remove(&done.name).and_then(|()| self.disk.sync_names(folder));
+                done.outcome = removed.map_or_else(Outcome::Failed, |()| Outcome::Removed);
+            }
+            work.count(&done);
+            match done.outcome {
                 Outcome::Closed(name) => {
                     maker.inventory.closed(disk, &name, &done.holds, None);
                     let bytes = maker.inventory.bytes_of(&name);
@@ -120,9 +165,12 @@ impl Mending {
                 }
             }
         }
-        let over = recovery.is_over();
+        let report = work.report();
+        account.report.recovery = Some(report);
+        let over = work.recovery.is_over();
         if over {
-            self.recovery = None;
+            account.note(News::Recovered(report));
+            self.work = None;
         }
         (!over, whole)
     }

@@ -1,8 +1,11 @@
 //! What a volume says of itself: figures of one run, and where it stands.
 
 use crate::chain::Digest;
+use crate::closing::Holds;
 use crate::index::Totals;
+use crate::salvage::Cut;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Packets and their captured bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +111,38 @@ pub struct VolumeReport {
     pub way: String,
     /// Head of the chain, with one.
     pub chain: Option<Digest>,
+    /// How far it is with files that were left growing; `None`: there was none.
+    pub recovery: Option<RecoveryReport>,
+}
+
+/// What became of files that dead runs left growing, or that the disk failed in this run, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Files in all.
+    pub files: u64,
+    /// Files that are done, whatever became of them.
+    pub files_done: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes that were looked at.
+    pub bytes_done: u64,
+    /// Files that have their names now.
+    pub closed: u64,
+    /// Files of which nothing was proven: they were removed.
+    pub removed: u64,
+    /// What those hold that were closed.
+    pub kept: Holds,
+    /// What was cut off.
+    pub cut: Cut,
+    /// How long that took.
+    pub took: Duration,
+}
+
+impl RecoveryReport {
+    /// Whether nothing more is to be done.
+    pub fn is_over(&self) -> bool {
+        self.files_done == self.files
+    }
 }
 
 impl VolumeReport {
@@ -134,6 +169,8 @@ pub struct Deleted {
     pub bytes: u64,
     /// The bound that it stood against, in words.
     pub why: &'static str,
+    /// This run had stored it, and it went only since its times are old.
+    pub untimely: bool,
 }
 
 impl Deleted {
@@ -167,6 +204,8 @@ pub enum News {
     State(VolumeState, String),
     /// Packets were recycled before they were written.
     Missed(Amount, Option<(i64, i64)>),
+    /// All files that were left growing are done.
+    Recovered(RecoveryReport),
     /// Something worth a warning.
     Warning(String),
 }

@@ -21,6 +21,7 @@
 use crate::disk::Room;
 use crate::name::FileName;
 use scope_fault::{Fault, Setting, sentence};
+use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_spelling::figures::size;
 use scope_spelling::values::{PPM, SizeOrShare};
 
@@ -35,6 +36,10 @@ const FILE_BYTES_DEFAULT: u64 = 1 << 30;
 const FILES_DEFAULT: u64 = 8;
 /// Lengths of files are whole pages.
 const FILE_ALIGN: u64 = 4096;
+/// A file has room for so many of the largest segments at least.
+const SEGMENTS_MIN: u64 = 4;
+/// Shortest length of files that may be asked for.
+pub const FILE_BYTES_MIN: u64 = SEGMENTS_MIN * SEGMENT_BYTES_MAX as u64;
 const MIB: u64 = 1 << 20;
 
 /// A file of a volume.
@@ -74,6 +79,8 @@ pub struct State {
     pub room: Room,
     /// What the volume takes besides its files, bytes.
     pub beside: u64,
+    /// What files take that count and never go, since nobody can tell what they are, bytes.
+    pub damaged: u64,
     /// Length of the file that is to be begun, bytes; 0: none.
     pub wanted: u64,
 }
@@ -159,10 +166,18 @@ impl Bounds {
         let budget = self.budget_bytes(total);
         if budget < least {
             let cause = format!("{} is less than {files}", size(budget));
-            let remedy = sentence![
-                format!("write at least {}MiB, or a smaller ", least.div_ceil(MIB)),
-                Setting::of("store-file")
-            ];
+            let more = format!("write at least {}MiB", least.div_ceil(MIB));
+            let remedy = match files_within(budget) {
+                Some(file) => sentence![more, ", or ", file],
+                None if file_bytes <= FILE_BYTES_MIN => {
+                    sentence![format!("{more}: no file is shorter than {}", size(FILE_BYTES_MIN))]
+                }
+                None => {
+                    let least = (FILE_BYTES_MIN * FILES_MIN + ASIDE_BYTES).div_ceil(MIB);
+                    let shortest = Setting::of("store-file").example(format!("{}MiB", FILE_BYTES_MIN / MIB));
+                    sentence![format!("{more}, or {least}MiB with "), shortest]
+                }
+            };
             faults.push(Fault::of("store-budget").cause(cause).remedy(remedy));
         }
         let free = self.free_bytes(total);
@@ -175,10 +190,14 @@ impl Bounds {
                 size(total)
             );
             let (key, other) = match self.min_free {
-                Some(_) => ("store-min-free", "leave less free, or write a smaller "),
-                None => ("store", "choose a larger file system, or write a smaller "),
+                Some(_) => ("store-min-free", "leave less free"),
+                None => ("store", "choose a larger file system"),
             };
-            faults.push(Fault::of(key).cause(cause).remedy(sentence![other, Setting::of("store-file")]));
+            let remedy = match files_within(left) {
+                Some(file) => sentence![other, ", or write ", file],
+                None => sentence![other],
+            };
+            faults.push(Fault::of(key).cause(cause).remedy(remedy));
         }
         if self.age_ns.is_some_and(|age_ns| age_ns <= 0) {
             let fault = Fault::of("store-age").cause("no packet is that young");
@@ -230,7 +249,7 @@ impl Bounds {
     /// By how much the bounds would be exceeded if nothing went.
     fn over(&self, files: &[Kept], state: &State) -> Over {
         let Room { total, free } = state.room;
-        let used = used(files, state.beside).saturating_add(state.wanted);
+        let used = used(files, state.beside).saturating_add(state.damaged).saturating_add(state.wanted);
         let to_come = files.iter().map(Kept::to_come).fold(0, u64::saturating_add);
         let aside = ASIDE_BYTES.saturating_sub(state.beside);
         let needed = [to_come, aside, state.wanted, self.free_bytes(total)];
@@ -239,6 +258,14 @@ impl Bounds {
             free: needed.into_iter().fold(0, u64::saturating_add).saturating_sub(free),
         }
     }
+}
+
+/// The longest files of which there is room for enough in `space` bytes, whole MiB; `None`: they would be too
+/// short.
+fn files_within(space: u64) -> Option<Setting> {
+    let bytes = space.saturating_sub(ASIDE_BYTES) / FILES_MIN;
+    let file = Setting::of("store-file");
+    (bytes >= FILE_BYTES_MIN).then(|| file.example(format!("{}MiB", bytes / MIB)))
 }
 
 /// What would go, and what that leaves.
@@ -300,6 +327,7 @@ mod tests {
             now_ns: 1000 * 1_000_000_000,
             room: Room { total: TOTAL, free: 500 * MIB },
             beside: 5000,
+            damaged: 0,
             wanted: wanted_mib * MIB,
         }
     }
@@ -412,17 +440,29 @@ mod tests {
         };
         check(budget(17), 4, &[]);
         check(
-            budget(16),
-            4,
-            &["--store-budget: 16 MiB is less than 4 files of 4 MiB and 1 MiB beside them; \
-               write at least 17MiB, or a smaller --store-file"],
+            budget(50),
+            16,
+            &["--store-budget: 50 MiB is less than 4 files of 16 MiB and 1 MiB beside them; \
+               write at least 65MiB, or --store-file 12MiB"],
+        );
+        check(
+            budget(1),
+            16,
+            &["--store-budget: 1 MiB is less than 4 files of 16 MiB and 1 MiB beside them; \
+               write at least 65MiB, or 33MiB with --store-file 8MiB"],
+        );
+        check(
+            budget(1),
+            8,
+            &["--store-budget: 1 MiB is less than 4 files of 8 MiB and 1 MiB beside them; \
+               write at least 33MiB: no file is shorter than 8 MiB"],
         );
         let free = Bounds { min_free: Some(SizeOrShare::Ppm(990_000)), ..Bounds::default() };
         check(
             free,
             4,
             &["--store-min-free: with 990 MiB free, 10 MiB of the file system's 1000 MiB are left: \
-               less than 4 files of 4 MiB and 1 MiB beside them; leave less free, or write a smaller --store-file"],
+               less than 4 files of 4 MiB and 1 MiB beside them; leave less free"],
         );
         check(
             Bounds { age_ns: Some(0), ..Bounds::default() },
@@ -433,7 +473,7 @@ mod tests {
             Bounds::default(),
             300,
             &["--store: with 50 MiB free, 950 MiB of the file system's 1000 MiB are left: \
-               less than 4 files of 300 MiB and 1 MiB beside them; choose a larger file system, or write a smaller --store-file"],
+               less than 4 files of 300 MiB and 1 MiB beside them; choose a larger file system, or write --store-file 237MiB"],
         );
     }
 
@@ -446,7 +486,7 @@ mod tests {
             let sum = |of: &dyn Fn(&Kept) -> u64| left.iter().map(|file| of(file)).sum::<u64>();
             let grows = |file: &Kept| file.name.is_growing();
             let whole = |file: &Kept| if grows(file) { file.taken.max(file.reserve) } else { file.taken };
-            let used = sum(&whole) + state.beside.max(MIB) + state.wanted;
+            let used = sum(&whole) + state.beside.max(MIB) + state.damaged + state.wanted;
             let freed: u64 = gone.iter().map(|&at| files[at].taken).sum();
             let free = (state.room.free + freed) as i128
                 - i128::from(sum(&whole) - sum(&|file| file.taken))
@@ -500,11 +540,11 @@ mod tests {
         #[test]
         fn the_verdict_is_that_of_the_naive_model(
             files in prop::collection::vec(some_file(), 0..20), bounds in some_bounds(),
-            free in 0..300u64, now in 0..120i64, beside in 0..2 * MIB, wanted in 0..40u64,
+            free in 0..300u64, now in 0..120i64, beside in 0..2 * MIB, damaged in 0..9 * MIB, wanted in 0..40u64,
             holds in prop::collection::vec((0..80i64, 0..10i64), 0..3),
         ) {
             let room = Room { total: 300 * MIB, free: free * MIB };
-            let state = State { now_ns: now * 1_000_000_000, room, beside, wanted: wanted * MIB };
+            let state = State { now_ns: now * 1_000_000_000, room, beside, damaged, wanted: wanted * MIB };
             let held = |min: i64, max: i64| {
                 holds.iter().any(|&(at, len)| min <= (at + len) * 1_000_000_000 && max >= at * 1_000_000_000)
             };
@@ -536,7 +576,7 @@ mod tests {
                 });
                 let state = State {
                     room: Room { total: SIZE, free: free(&files) },
-                    now_ns: number * 1_000_000_000, beside: 0, wanted: 2 * MIB,
+                    now_ns: number * 1_000_000_000, beside: 0, damaged: 0, wanted: 2 * MIB,
                 };
                 let verdict = bounds.verdict(&files, &state, held);
                 let (before, mut left) = (used(&files, 0), files.clone());

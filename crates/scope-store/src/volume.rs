@@ -397,6 +397,16 @@ pub fn is_foreign(name: &Path) -> bool {
     !name.to_str().is_some_and(own) && FileName::read(name).is_none()
 }
 
+/// What the mark, the holds, the chain and the imports of a volume take, bytes; what can't be looked at counts
+/// as nothing.
+pub fn own_bytes(folder: &Folder) -> u64 {
+    let bytes_of = |name: &&str| {
+        let file = folder.existing(OsStr::new(name), false).ok()??;
+        Some(file.metadata().ok()?.blocks() * 512)
+    };
+    [MARK, HOLDS_FILE, CHAIN_FILE, IMPORTS_FILE].iter().filter_map(bytes_of).sum()
+}
+
 /// Of which file this is the name until it is whole.
 fn draft_of(name: &str) -> Option<&str> {
     name.strip_prefix('.')?.strip_suffix(".part")

@@ -24,15 +24,17 @@ use crate::io::Way;
 use crate::maker::Maker;
 use crate::mending::Mending;
 use crate::outgoing::Outgoing;
-use crate::report::{Amount, News, VolumeReport, VolumeState};
+use crate::report::{Amount, Deleted, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::volume::Volume;
 use crate::volumes::Shared;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use scope_spelling::figures::counted;
+use scope_spelling::time::iso;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,6 +98,8 @@ pub struct VolumeWriter {
     winds_up: bool,
     mending: Mending,
     chaining: Option<Chaining>,
+    /// It is told that what this run stores goes since its times are old.
+    untimely_told: bool,
 }
 
 /// The disk refuses.
@@ -136,6 +140,7 @@ impl VolumeWriter {
             )));
         }
         let number = inventory.numbers_of(&shared.ring().run_id());
+        inventory.set_run(&shared.ring().run_id());
         // Bounds hold at the start, too: with what earlier runs left.
         if let Err(no_room) = inventory.make_room(&mut *disk, &volume, 0) {
             account.set_state(no_room.state, no_room.words);
@@ -163,6 +168,7 @@ impl VolumeWriter {
                 snap,
                 number,
                 no_room: None,
+                waits: None,
                 fresh: false,
                 begun: BTreeMap::new(),
             },
@@ -176,6 +182,7 @@ impl VolumeWriter {
             winds_up: false,
             mending: Mending::new(growing, recovery_disk),
             chaining: plan.chain.then(|| Chaining::new(chain_folder)),
+            untimely_told: false,
         };
         writer.tell(true);
         Ok(writer)
@@ -379,11 +386,15 @@ impl VolumeWriter {
                     }
                 }
                 Event::Whole { name, holds, bytes } => {
+                    self.maker.waits = None;
                     self.maker.inventory.closed(&mut *self.disk, &name, &holds, Some(bytes));
                     let run_id = self.maker.ring.run_id();
                     self.note_file(Whole { name, holds, bytes, cut_off: None, run_id });
                 }
-                Event::Removed { name } => self.maker.inventory.gone(&name),
+                Event::Removed { name } => {
+                    self.maker.waits = None;
+                    self.maker.inventory.gone(&name);
+                }
                 Event::Failed { name, error, unkept, has_kept } => {
                     self.account.note(News::Warning(format!(
                         "{}: {error}; the file stays as {}.part, and recovery closes it",
@@ -418,10 +429,12 @@ impl VolumeWriter {
 
     /// The disk refused something: it is tried again later, and the others take over.
     fn fail(&mut self, error: &io::Error) {
-        if self.maker.no_room.is_some() && self.makes_room() {
-            self.maker.no_room = None;
-            return;
+        if self.makes_room()
+            && let Some(no_room) = self.maker.no_room.take()
+        {
+            return self.maker.wait(no_room);
         }
+        self.maker.waits = None;
         let (state, words) = match self.maker.no_room.take() {
             Some(no_room) => (no_room.state, no_room.words),
             None => (VolumeState::Failing, error.to_string()),
@@ -469,11 +482,13 @@ impl VolumeWriter {
         let Some(chaining) = &mut self.chaining else { return false };
         match chaining.step() {
             Some(Ok((whole, head))) => {
+                self.maker.waits = None;
                 self.maker.inventory.keep(&whole.name, false);
                 self.account.report.chain = Some(head);
                 self.account.note(whole.news(Some(head)));
             }
             Some(Err((whole, error))) => {
+                self.maker.waits = None;
                 self.maker.inventory.keep(&whole.name, false);
                 let path = self.account.report.path.display();
                 let warning = format!("{path}: {} isn't in the chain: {error}", whole.name.display());
@@ -548,6 +563,9 @@ impl VolumeWriter {
     fn note_deleted(&mut self) {
         for deleted in self.maker.inventory.take_deleted() {
             self.account.report.deleted = self.account.report.deleted.plus(deleted.amount());
+            if deleted.untimely && !std::mem::replace(&mut self.untimely_told, true) {
+                self.account.note(News::Warning(untimely(&self.account.report.path, &deleted)));
+            }
             self.account.note(News::Deleted(deleted));
         }
     }
@@ -557,13 +575,15 @@ impl VolumeWriter {
     fn mend(&mut self) -> bool {
         let lacks_room = self.lacks_room();
         let (works, files) = (self.failing.is_none() || lacks_room, self.files.values());
-        let was_over = self.mending.is_over();
+        let done = |account: &Account| account.report.recovery.map_or(0, |recovery| recovery.files_done);
+        let before = done(&self.account);
         let (more, whole) =
             self.mending.step(works, &mut *self.disk, files, &mut self.maker, &mut self.account);
         if let Some(whole) = whole {
             self.note_file(whole);
         }
-        if let Some(failing) = self.failing.as_mut().filter(|_| lacks_room && !was_over && !more) {
+        let is_any_done = done(&self.account) > before;
+        if let Some(failing) = self.failing.as_mut().filter(|_| lacks_room && is_any_done) {
             failing.again_at = Instant::now();
         }
         more
@@ -584,7 +604,7 @@ impl VolumeWriter {
     /// What nobody could take: it stands with the last volume to end.
     fn count_rest(&mut self) {
         for (lane, missed) in self.shared.rest() {
-            self.account.count_missed(self.shared.ring(), lane, &missed);
+            self.account.count_rest(self.shared.ring(), lane, &missed);
         }
     }
 
@@ -664,6 +684,25 @@ impl VolumeWriter {
         report.budget = inventory.budget_bytes();
         self.account.tell(&self.shared, self.index);
     }
+}
+
+/// That a bound deletes what the run stores.
+fn untimely(volume: &Path, deleted: &Deleted) -> String {
+    let last_ns = deleted.totals.and_then(|totals| totals.span_ns).map(|(_, max_ns)| max_ns);
+    let up_to = last_ns.map_or(String::new(), |max_ns| format!(", with packets up to {},", iso(max_ns)));
+    let newer = "packets are older than those of earlier runs, and the oldest go first";
+    let (rule, remedy) = match deleted.why {
+        "--store-age" => ("packets are older than it allows", "omit --store-age"),
+        "--store-budget" => (newer, "raise --store-budget"),
+        _ => (newer, "lower --store-min-free"),
+    };
+    format!(
+        "the store in {} deletes what this run stores: {}{up_to} went for {}, because its {rule}; to keep such \
+        packets {remedy}, or store them into a folder of their own",
+        volume.display(),
+        deleted.name.display(),
+        deleted.why
+    )
 }
 
 fn link_of(ring: &Ring, id: SegmentId) -> u16 {

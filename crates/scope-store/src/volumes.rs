@@ -5,7 +5,7 @@ use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::stall::{self, Pulse, Stall};
 use crate::volume::VolumeId;
-use scope_ring::{Missed, Ring};
+use scope_ring::{Missed, Pinned, Ring};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -197,6 +197,17 @@ pub(crate) fn missed_span_ns(ring: &Ring, lane: u32, missed: &Missed) -> Option<
     let packets = missed.first_packet..missed.first_packet + missed.packets;
     let lost = ring.lost(lane, &[packets], (i64::MIN, i64::MAX));
     lost.into_iter().filter_map(|lost| lost.span_ns).reduce(wider)
+}
+
+/// Capture time of the segments that are in the ring and have some of these packets, ns.
+pub(crate) fn there_span_ns(ring: &Arc<Ring>, lane: u32, missed: &Missed) -> Option<(i64, i64)> {
+    let has_some = |pinned: &Pinned| {
+        let first = pinned.first_packet();
+        let end = first + u64::from(pinned.committed().packets);
+        first < missed.first_packet + missed.packets && end > missed.first_packet
+    };
+    let pinned = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id)).filter(has_some);
+    pinned.filter_map(|pinned| pinned.span()).map(|(min_ns, max_ns, _)| (min_ns, max_ns)).reduce(wider)
 }
 
 /// From the earlier begin to the later end.

@@ -18,6 +18,7 @@ use scope_fault::Fault;
 use scope_machine::Machine;
 use scope_measure::{Arena, Beside, Feeder, Packets, Run, Sizes, fill_rate};
 use scope_ring::{Form, Ring, RingError, RingMemory};
+use scope_spelling::figures::counted;
 use scope_spelling::values::parse_size;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -187,8 +188,9 @@ impl Row {
         let run = |packets: u64, feeders: &mut [Feeder]| {
             Run { ring, source, packets, beside }.measure(&mut feeders[..self.workers]).map_err(|fault| {
                 format!(
-                    "{} with {} worker(s): {fault}; this is a defect, please report it",
-                    self.size, self.workers
+                    "{} with {}: {fault}; this is a defect, please report it",
+                    self.size,
+                    counted(self.workers as u64, "worker")
                 )
             })
         };

@@ -126,7 +126,7 @@ pub fn check(path: &Path) -> u8 {
         Err(error) => error.rest.clone(),
     };
     speech::choose(log_format_of(readable, &keys, &no_flags));
-    match laid_over(written, &no_flags).and_then(|args| plan::plan(&args, Look::Nowhere)) {
+    match laid_over(written, &no_flags).and_then(|args| plan::check(&args)) {
         Err(faults) => refused(&faults.into_iter().map(|fault| of_file(path, fault)).collect::<Vec<_>>()),
         Ok(planned) => {
             let file = path.display();
@@ -142,7 +142,8 @@ pub fn check(path: &Path) -> u8 {
             }
             let line = format!(
                 "{file}: valid; only a start checks the rest: interfaces and files of \
-                 sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user\n"
+                 sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user, \
+                 whether another run writes the store\n"
             );
             print_text(&line)
         }

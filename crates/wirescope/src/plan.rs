@@ -44,6 +44,8 @@ pub enum Look<'a> {
     Machine,
     /// Nothing: a file is checked that may be for another machine.
     Nowhere,
+    /// What is here, and might as well be missing.
+    Here,
     /// Nothing, and sources bring these link types: they are open already.
     Known(&'a [LinkType]),
 }
@@ -72,7 +74,16 @@ pub struct Planned {
 /// # Errors
 /// All faults, each with place, cause and remedy.
 pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
-    plan_with(args, look, look)
+    plan_with(args, look, look, look)
+}
+
+/// The same of a file that is checked, which may be for another machine: of this one only the folders of its store
+/// are looked at, and only where they are here.
+///
+/// # Errors
+/// As [`plan`].
+pub fn check(args: &RunArgs) -> Result<Planned, Vec<Fault>> {
+    plan_with(args, Look::Nowhere, Look::Nowhere, Look::Here)
 }
 
 /// The same of capture files that only go into a store: nobody looks into them, and there needn't be a folder for
@@ -81,11 +92,16 @@ pub fn plan(args: &RunArgs, look: Look<'_>) -> Result<Planned, Vec<Fault>> {
 /// # Errors
 /// As [`plan`].
 pub fn import(args: &RunArgs) -> Result<Planned, Vec<Fault>> {
-    plan_with(args, Look::Machine, Look::Known(&[]))
+    plan_with(args, Look::Machine, Look::Known(&[]), Look::Machine)
 }
 
-/// Looks so much at the machine, and so much at sources.
-fn plan_with(args: &RunArgs, look: Look<'_>, at_sources: Look<'_>) -> Result<Planned, Vec<Fault>> {
+/// Looks so much at the machine, so much at sources, and so much at the store.
+fn plan_with(
+    args: &RunArgs,
+    look: Look<'_>,
+    at_sources: Look<'_>,
+    at_store: Look<'_>,
+) -> Result<Planned, Vec<Fault>> {
     let mut faults = Faults::new(&args.settings);
     let vlan = match args.vlan.as_str() {
         "exact" => VlanRule::Exact,
@@ -153,7 +169,10 @@ fn plan_with(args: &RunArgs, look: Look<'_>, at_sources: Look<'_>) -> Result<Pla
         let cause = sentence!["it says less, and ", Setting::of("verbose"), " says more"];
         faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
-    let (store, store_bounds) = store::plan(args, &ring, (&sources.link_types, vlan), look, &mut faults);
+    let (store, store_bounds) = store::plan(args, &ring, (&sources.link_types, vlan), at_store, &mut faults);
+    if let Some(store) = store.as_ref().filter(|_| look == Look::Machine && segments.1 > 0) {
+        store::memory(store, &ring, segments.0 as u64, &memory, &Machine::this(), &mut faults);
+    }
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =

@@ -87,14 +87,14 @@ pub fn status_lines(status: &Status) -> Vec<String> {
 fn traffic(status: &Status) -> String {
     let dropped: u64 = status.counts.dropped.iter().map(|(_, packets)| packets).sum();
     format!(
-        "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {} open, {} done{}",
+        "{:>5.0} s  {} packets/s  {}  ring {}  dropped {}  dumps {}{}{}",
         status.elapsed_s,
         number(status.packets_per_s as u64),
         bit_rate(status.bits_per_s),
         span(status.depth_ns),
         number(dropped),
-        status.dumps_open,
         status.dumps_done,
+        if status.dumps_open > 0 { format!(", {} open", status.dumps_open) } else { String::new() },
         if status.space.is_some_and(|space| space.full) { ", NO SPACE for more" } else { "" }
     )
 }
@@ -108,7 +108,9 @@ fn store_in_short(status: &Status) -> String {
     let behind: u64 = status.stores.iter().map(|report| report.behind.packets).sum();
     let fails = status.stores.iter().any(|report| report.error.is_some());
     let fails = if fails { ", NOT STORING everything" } else { "" };
-    format!("  store {}/s, {} behind{fails}", size(bytes_per_s as u64), number(behind))
+    let closing =
+        status.stores.iter().filter_map(closing).next().map_or(String::new(), |it| format!(", {it}"));
+    format!("  store {}/s, {} behind{fails}{closing}", size(bytes_per_s as u64), number(behind))
 }
 
 /// One line for each worker and open dump.
@@ -155,8 +157,19 @@ fn volume_in_short(report: &VolumeReport) -> String {
         ms => format!("{} behind ({ms} ms)", number(report.behind.packets)),
     };
     let room = room(report);
-    let reach = report.reach_ns().map_or("empty".to_string(), |reach_ns| format!("back {}", span(reach_ns)));
+    let reach = match (closing(report), report.reach_ns()) {
+        (Some(closing), _) => closing,
+        (None, Some(reach_ns)) => format!("back {}", span(reach_ns)),
+        (None, None) => "empty".to_string(),
+    };
     format!("{rate}/s{trouble}{missed}, {behind}, {room}, {reach}  {}", report.path.display())
+}
+
+/// How far a volume is with files that were left growing, as long as it isn't done.
+fn closing(report: &VolumeReport) -> Option<String> {
+    let recovery = report.recovery.filter(|recovery| !recovery.is_over())?;
+    let percent = recovery.bytes_done * 100 / recovery.bytes.max(1);
+    Some(format!("closing {} of {} files, {percent} %", recovery.files_done, recovery.files))
 }
 
 /// Bytes that a volume takes, and may take.
@@ -181,6 +194,7 @@ fn volume(report: &VolumeReport) -> String {
         0 => String::new(),
         packets => format!(", {} missed", counted(packets, "packet")),
     };
+    let closing = closing(report).map_or(String::new(), |closing| format!(", {closing}"));
     let rate = size(report.bytes_per_s as u64);
     let room = room(report);
     let reach = match report.reach_ns() {
@@ -189,7 +203,8 @@ fn volume(report: &VolumeReport) -> String {
     };
     let written = report.budget.is_some() && report.bytes_per_s >= 1.0;
     let at = if written { " at this rate" } else { "" };
-    format!("{}: {rate}/s, {behind}{missed}, {room}, {reach}{at}{trouble}", report.path.display())
+    let path = report.path.display();
+    format!("{path}: {rate}/s, {behind}{missed}, {room}, {reach}{at}{closing}{trouble}")
 }
 
 /// What a network card counted since the run began: what it received, and every loss that it knows of.
@@ -285,14 +300,14 @@ pub fn summary(summary: &Summary, told: bool) -> String {
         );
     }
     let odd = [
-        (summary.unreadable, "packets in damaged records could not be read"),
-        (summary.stepped_back, "packets were older than one before them"),
-        (summary.strays, "packets had a time that no other packet confirms: it moved no clock"),
-        (summary.time_clamped, "packets had times that can't be stored and were moved"),
-        (summary.cut, "packets were truncated although no snap length asked for it"),
+        (summary.unreadable, "in damaged records could not be read"),
+        (summary.stepped_back, "older than a packet that came before"),
+        (summary.strays, "with a time that no other packet confirms: it moved no clock"),
+        (summary.time_clamped, "with a time that can't be stored and was changed"),
+        (summary.cut, "truncated although no snap length asked for it"),
     ];
     for (packets, what) in odd.iter().filter(|(packets, _)| *packets > 0) {
-        line(&mut text, format!("note      {} {what}", number(*packets)));
+        line(&mut text, format!("note      {} {what}", counted(*packets, "packet")));
     }
     if summary.set_back > 0 {
         let times = counted(summary.set_back, "time");
@@ -324,7 +339,8 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     for failure in other_failures(summary) {
         line(&mut text, format!("failure   {}", failure.fault));
     }
-    line(&mut text, lost(&summary.dropped, &summary.dump_totals));
+    let lacking = |report: &VolumeReport| report.missed.packets + report.behind.packets;
+    line(&mut text, lost(&summary.dropped, &summary.dump_totals, summary.stores.iter().map(lacking).sum()));
     text
 }
 
@@ -382,19 +398,22 @@ fn drops(dropped: &Drops) -> String {
     if told.is_empty() { "nothing".to_string() } else { told.join(", ") }
 }
 
-/// What was lost, in capture and of dumps: the last line of all.
-fn lost(dropped: &Drops, dumps: &DumpTotals) -> String {
-    let bounds = match (dumps.lost_min, dumps.lost_max) {
-        (_, 0) => return format!("lost      {}", drops(dropped)),
-        (0, u64::MAX) => "an unknown number of packets".to_string(),
-        (least, u64::MAX) => format!("at least {}", counted(least, "packet")),
-        (least, most) if least == most => counted(most, "packet"),
-        (least, most) => format!("{} to {}", number(least), counted(most, "packet")),
+/// What was lost, in capture, of dumps and of the store, which lacks so many packets: the last line of all.
+fn lost(dropped: &Drops, dumps: &DumpTotals, store_lacks: u64) -> String {
+    let of_dumps = match (dumps.lost_min, dumps.lost_max) {
+        (_, 0) => None,
+        (0, u64::MAX) => Some("may lack an unknown number of packets".to_string()),
+        (least, u64::MAX) => Some(format!("lack at least {}", counted(least, "packet"))),
+        (least, most) if least == most => Some(format!("lack {}", counted(most, "packet"))),
+        (least, most) => Some(format!("lack {} to {}", number(least), counted(most, "packet"))),
     };
-    let lack = if (dumps.lost_min, dumps.lost_max) == (0, u64::MAX) { "may lack" } else { "lack" };
+    let of_dumps = of_dumps.map(|lack| format!("dumps {lack}"));
+    let of_store = (store_lacks > 0).then(|| format!("the store lacks {}", counted(store_lacks, "packet")));
+    let others: Vec<String> = [of_dumps, of_store].into_iter().flatten().collect();
     match drops(dropped).as_str() {
-        "nothing" => format!("lost      nothing in capture; dumps {lack} {bounds}"),
-        dropped => format!("lost      {dropped}; dumps {lack} {bounds}"),
+        dropped if others.is_empty() => format!("lost      {dropped}"),
+        "nothing" => format!("lost      nothing in capture; {}", others.join("; ")),
+        dropped => format!("lost      {dropped}; {}", others.join("; ")),
     }
 }
 
@@ -458,10 +477,10 @@ mod tests {
             ..Status::default()
         };
         let said = super::status(&busy);
-        assert_eq!(
-            said,
-            "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0 open, 0 done"
-        );
+        assert_eq!(said, "10000 s  2,345,678 packets/s  9.87 Gbit/s  ring 12.3 s  dropped 0  dumps 0");
+        assert!(said.chars().count() <= 80, "it fits a terminal");
+        let said = super::status(&Status { dumps_open: 1, dumps_done: 2, ..busy });
+        assert!(said.ends_with("  dumps 2, 1 open"), "{said}");
     }
 
     #[test]
@@ -499,6 +518,29 @@ mod tests {
         let said = super::status(&both);
         assert!(said.ends_with("  store 1.59 GiB/s, 2,469,134 behind, NOT STORING everything"), "{said}");
         assert!(said.starts_with(&lines[0]) && !said.contains('\n'));
+    }
+
+    #[test]
+    fn a_volume_that_closes_files_left_growing_says_how_far_it_is_until_it_is_done() {
+        let recovery = scope_store::report::RecoveryReport {
+            files: 7,
+            files_done: 2,
+            bytes: 10 << 30,
+            bytes_done: 4 << 30,
+            ..Default::default()
+        };
+        let of = |recovery| {
+            let report =
+                VolumeReport { path: "/s".into(), recovery: Some(recovery), ..VolumeReport::default() };
+            let status = Status { stores: vec![report], ..Status::default() };
+            (status_lines(&status).remove(1), super::status(&status), details(&status).remove(0))
+        };
+        let (terminal, log, detail) = of(recovery);
+        assert_eq!(terminal, "store 0 B/s, 0 behind, 0 B used, closing 2 of 7 files, 40 %  /s");
+        assert!(log.ends_with("  store 0 B/s, 0 behind, closing 2 of 7 files, 40 %"), "{log}");
+        assert!(detail.ends_with(", empty, closing 2 of 7 files, 40 %"), "{detail}");
+        let (terminal, log, _) = of(scope_store::report::RecoveryReport { files_done: 7, ..recovery });
+        assert!(terminal.ends_with(", empty  /s") && log.ends_with(" behind"), "{terminal}{log}");
     }
 
     #[test]
@@ -571,16 +613,39 @@ mod tests {
         let totals = |lost_min, lost_max| DumpTotals { lost_min, lost_max, ..DumpTotals::default() };
         let nothing = Drops::default();
         assert_eq!(
-            super::lost(&nothing, &totals(20_169, 20_169)),
+            super::lost(&nothing, &totals(20_169, 20_169), 0),
             "lost      nothing in capture; dumps lack 20,169 packets"
         );
         assert_eq!(
-            super::lost(&finished.dropped, &totals(2, 9)),
+            super::lost(&finished.dropped, &totals(2, 9), 0),
             "lost      7 packets (kernel); dumps lack 2 to 9 packets"
         );
-        assert_eq!(super::lost(&nothing, &totals(0, 0)), "lost      nothing");
+        assert_eq!(super::lost(&nothing, &totals(0, 0), 0), "lost      nothing");
         let unknown = "lost      nothing in capture; dumps may lack an unknown number of packets";
-        assert_eq!(super::lost(&nothing, &totals(0, u64::MAX)), unknown);
+        assert_eq!(super::lost(&nothing, &totals(0, u64::MAX), 0), unknown);
+    }
+
+    #[test]
+    fn a_summary_of_a_store_that_missed_packets_does_not_say_that_nothing_was_lost() {
+        let missed = |missed, behind| {
+            let amount = |packets| Amount { packets, bytes: packets * 100 };
+            let (missed, behind) = (amount(missed), amount(behind));
+            VolumeReport { path: "/s".into(), missed, behind, ..VolumeReport::default() }
+        };
+        let last = |stores, dropped| {
+            let said = super::summary(&Summary { stores, dropped, ..Summary::default() }, false);
+            said.lines().last().unwrap().to_string()
+        };
+        let nothing = Drops::default();
+        assert_eq!(last(vec![missed(0, 0)], nothing), "lost      nothing");
+        let lacks = "lost      nothing in capture; the store lacks 1,003 packets";
+        assert_eq!(last(vec![missed(1000, 1), missed(2, 0)], nothing), lacks);
+        let mut dropped = Drops::default();
+        dropped.add(scope_packet::DropReason::Kernel, 7);
+        assert_eq!(
+            last(vec![missed(1, 0)], dropped),
+            "lost      7 packets (kernel); the store lacks 1 packet"
+        );
     }
 
     #[test]

@@ -94,6 +94,32 @@ fn a_file_that_can_t_be_taken_is_refused_with_place_cause_and_remedy() {
 }
 
 #[test]
+fn folders_of_a_store_are_checked_where_they_are_here_and_nothing_is_made() {
+    let place = Place::new();
+    let check = |text: &str| {
+        let path =
+            write(&place, &format!("source = \"synth:\"\n{text}\nout = \"{}\"\n", place.out().display()));
+        finish(wirescope(&["config", "check", &path]))
+    };
+    let store = |folder: &std::path::Path| format!("store = \"{}\"", folder.display());
+    let (outer, file) = (place.path("outer"), place.path("a-file"));
+    std::fs::create_dir_all(outer.join("inner")).unwrap();
+    std::fs::write(outer.join("wirescope.store"), "{}").unwrap();
+    std::fs::write(&file, "x").unwrap();
+    let before = names(place.root());
+    check_refused(&check(&store(&file)), &["wirescope.toml:2: store: ", "not a folder"]);
+    check_refused(&check(&store(&outer.join("inner"))), &[":2: store: ", "it lies inside the store"]);
+    check_refused(&check(&store(&outer)), &[":2: store: ", "wirescope.store"]);
+    check_refused(&check(&store(&place.out())), &[":2: store: ", "it is the dump folder"]);
+    for fine in [place.path("new"), "/nosuch/on/this/machine".into()] {
+        let done = check(&store(&fine));
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    }
+    let now = names(place.root()).into_iter().filter(|name| name != "wirescope.toml").collect::<Vec<_>>();
+    assert_eq!(now, before.into_iter().filter(|name| name != "wirescope.toml").collect::<Vec<_>>());
+}
+
+#[test]
 fn an_unreadable_file_is_refused() {
     if !run::is_root() {
         return;

@@ -245,14 +245,93 @@ fn after_a_kill_everything_that_was_flushed_is_there_again() {
     let growing = files(&store, ".part");
     assert_eq!(growing.len(), 1, "{growing:?}");
     oracle::opens_cleanly(&growing[0]).unwrap();
-    totals(&place, &["--source", "synth:packets=10,pace=max", "--store", text(&store)]);
+    let next = place.run(&["--source", "synth:packets=10,pace=max", "--store", text(&store)]);
+    assert_eq!(next.code(), Some(0), "{}", next.stderr);
     assert_eq!(files(&store, ".part"), Vec::<PathBuf>::new());
+    let recovered: Value = serde_json::from_str(&next.stdout).expect("a summary");
+    let recovered = recovered["stores"][0]["recovery"].clone();
     let stored = files(&store, ".pcapng");
     stored.iter().for_each(|file| oracle::opens_cleanly(file).unwrap());
     let there = packets_in(&stored) as u64;
     assert!(there >= promised + 10, "{there} of {promised}");
     let lines = check_log(&place);
-    assert!(lines.iter().any(|line| line["event"] == "store_file" && !line["cut_off"].is_null()));
+    let closed: Vec<&Value> =
+        lines.iter().filter(|line| line["event"] == "store_file" && !line["cut_off"].is_null()).collect();
+    assert_eq!(closed.len(), 1);
+    // What became of the file is told once, at the end, to people, in the log and in the summary.
+    let ends: Vec<&Value> = lines.iter().filter(|line| line["event"] == "store_recovery").collect();
+    assert_eq!((ends.len(), &ends[0]["over"]), (1, &true.into()), "{ends:?}");
+    for end in [ends[0], &recovered] {
+        for key in ["files", "files_done", "closed"] {
+            assert_eq!(end[key], 1, "{key}: {end}");
+        }
+        assert_eq!((&end["removed"], &end["bytes_done"]), (&0.into(), &end["bytes"]), "{end}");
+        assert_eq!(end["packets"], closed[0]["packets"], "{end}");
+        assert!(end["segments"].as_u64() > Some(0) && end["took_s"].as_f64() > Some(0.0), "{end}");
+    }
+    assert!(next.stderr.contains(": closed 1 file left growing: kept "), "{}", next.stderr);
+}
+
+#[test]
+fn that_a_bound_deletes_what_a_run_stores_since_its_times_are_old_is_told_once_with_what_to_do() {
+    let place = Place::new();
+    let store = place.path("store");
+    let old = "synth:packets=40k,size=1000,pace=max,seed=3,start=2020-01-01T00:00:00Z";
+    let flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store), "--store-file", "8MiB"];
+    let run = |source: &str, more: &[&str]| {
+        let done = place.run(&[&["--source", source], &flags[..], more].concat());
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let told =
+            |line: &&str| line.starts_with("the store in ") && line.contains("deletes what this run stores");
+        let told: Vec<String> = done.stderr.lines().filter(told).map(str::to_string).collect();
+        (told, serde_json::from_str::<Value>(&done.stdout).expect("a summary"))
+    };
+    let (told, summary) = run(old, &["--store-age", "1d"]);
+    assert_eq!(summary["stores"][0]["files"], 0, "{summary}");
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in [
+        " went for --store-age, because its packets are older ",
+        "with packets up to 2020-01-01T",
+        "omit --store-age",
+    ] {
+        assert!(told[0].contains(part), "no '{part}' in {told:?}");
+    }
+    // What is of now stays, and what is old goes before it.
+    let (told, _) = run("synth:packets=20k,size=1000,pace=max,seed=3", &["--store-budget", "48MiB"]);
+    assert_eq!(told, [""; 0]);
+    let (told, _) = run(old, &["--store-budget", "48MiB"]);
+    assert!(told.len() == 1 && told[0].contains(" went for --store-budget, "), "{told:?}");
+    assert!(
+        told[0].contains("older than those of earlier runs") && told[0].contains("raise --store-budget"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_found_no_place_in_a_store_is_told_with_all_of_its_span() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--ring", "64MiB", "--segment", "64KiB", "--store", text(&store), "--store-file", "8MiB"];
+    totals(&place, &[&["--source", "synth:packets=45k,size=1000,pace=max"], &flags[..]].concat());
+    let hold = ["--from", "2000-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z", "--note", "x"];
+    let added = finish(wirescope(&[&["hold", "add", "--store", text(&store)], &hold[..]].concat()));
+    assert_eq!(added.code(), Some(0), "{}", added.stderr);
+    // Most of it is still in the ring when the run ends.
+    let bounds = ["--store-budget", "40MiB", "--store-behind", "256KiB"];
+    let source = ["--source", "synth:rate=10k,size=500,packets=15k"];
+    let done = place.run(&[&source, &flags[..], &bounds].concat());
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let seconds = |text: &Value| {
+        let text = text.as_str().expect("a time").trim_end_matches('Z');
+        let clock = text.split('T').nth(1).expect("date and time").split(':');
+        clock.fold(0.0, |sum: f64, part| sum * 60.0 + part.parse::<f64>().expect("a number"))
+    };
+    let summary: Value = serde_json::from_str(&done.stdout).expect("a summary");
+    let volume = &summary["stores"][0];
+    assert_eq!(volume["missed"]["packets"], 15_000, "{volume}");
+    let span = &volume["missed_span"];
+    let length = (seconds(&span["to"]) - seconds(&span["from"])).rem_euclid(86_400.0);
+    assert!((length - 1.5).abs() < 0.1, "{span}: 15,000 packets, one each 100 us");
 }
 
 #[test]
@@ -291,7 +370,14 @@ fn what_can_t_be_a_store_is_refused_before_anything_starts() {
     refused(&["--store", text(&store), "--store", text(&store)], &["the same folder"]);
     refused(&["--store", "/no/such/folder"], &["/no/such"]);
     refused(&["--store-budget", "1GiB"], &["--store-budget: there is no store", "--store DIR"]);
-    refused(&["--store", text(&store), "--store-budget", "3MiB"], &["--store-budget"]);
+    refused(
+        &["--store", text(&store), "--store-budget", "3MiB"],
+        &["--store-budget", "write at least 33MiB:"],
+    );
+    refused(
+        &["--store", text(&store), "--store-budget", "100MiB", "--store-file", "1GiB"],
+        &["--store-budget: 100 MiB is less than 4 files", "write at least 4097MiB, or --store-file 24MiB"],
+    );
     refused(&["--store", text(&store), "--store-budget", "1x"], &["--store-budget", "1x"]);
     refused(&["--store", text(&store), "--store-file", "1MiB"], &["--store-file", "8MiB"]);
     refused(&["--store", text(&store), "--store-flush", "1ms"], &["--store-flush"]);

@@ -138,6 +138,10 @@ impl Stand {
     }
 
     fn ended(&self, done: Done) -> (Value, String) {
+        for line in self.lines().iter().filter(|line| line["event"] == "store_missed") {
+            let (from, to) = (&line["span"]["from"], &line["span"]["to"]);
+            assert!(from.as_str() > Some("19") && from.as_str() <= to.as_str(), "its span is known: {line}");
+        }
         assert_eq!(done.code(), Some(1), "{}", done.stderr);
         self.check_law();
         (serde_json::from_str(&done.stdout).expect("one JSON object"), done.stderr)

@@ -43,10 +43,7 @@ impl Run {
             watch.dump(report);
         }
         for notice in self.space.look(&self.shared.events) {
-            match notice {
-                Notice::Warning(warning) => self.warn(warning, watch, warnings),
-                Notice::Note(note) => watch.note(&note),
-            }
+            self.pass_on(notice, watch, warnings);
         }
         for news in self.shared.events.take_reopened() {
             match news {
@@ -91,8 +88,15 @@ impl Run {
         if self.shared.stop.load(Ordering::Relaxed) {
             stores.let_workers_go();
         }
-        for warning in stores.log_news(&self.shared.events) {
-            self.warn(warning, watch, warnings);
+        for notice in stores.log_news(&self.shared.events) {
+            self.pass_on(notice, watch, warnings);
+        }
+    }
+
+    fn pass_on(&self, notice: Notice, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        match notice {
+            Notice::Warning(warning) => self.warn(warning, watch, warnings),
+            Notice::Note(note) => watch.note(&note),
         }
     }
 

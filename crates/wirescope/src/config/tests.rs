@@ -331,7 +331,7 @@ fn combinations_of_keys_are_told_with_file_and_lines_in_the_words_of_the_file() 
         "dump-rotate = true\n",
         &["t.toml:3: dump-rotate: there is no bound at which old dumps would be deleted; add dump-budget"],
     );
-    check("trigger = \"udp\"\ndump = [\"\", \"\"]\n", &["t.toml:4: dump: 2 templates for 1 trigger(s)"]);
+    check("trigger = \"udp\"\ndump = [\"\", \"\"]\n", &["t.toml:4: dump: 2 templates for 1 trigger"]);
     check("snap-len = -1\n", &["t.toml:3: snap-len: '-1' is negative; write e.g. snap-len = \"128\""]);
     check("exec = \" \"\n", &["t.toml:3: exec: there is no command in it; write e.g. exec = 'gzip"]);
     check("before = \"--ring\"\n", &["t.toml:3: before: '--ring'"]);

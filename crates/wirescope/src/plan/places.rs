@@ -2,7 +2,7 @@
 
 use super::Look;
 use super::faults::{Faults, such_as};
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_spelling::printable::shell_word;
 use std::ffi::CString;
 use std::io;
@@ -81,8 +81,14 @@ pub fn new_file(path: &Path, key: &'static str, look: Look<'_>, faults: &mut Fau
 /// Why no file can be made at `path`, where something is, in words that fit what it is.
 fn taken(fault: Fault, path: &Path) -> Fault {
     let shown = path.display();
-    let to_stdout =
-        || sentence!["a dump goes to standard output with ", Setting::of("write").example(STDOUT)];
+    let is_dump = fault.subject == Subject::setting("write");
+    let to_stdout = || match is_dump {
+        true => {
+            let output = Setting::of("write").example(STDOUT);
+            sentence!["a dump goes to standard output with ", output, ", and from there to wherever you like"]
+        }
+        false => sentence!["name a file that doesn't exist yet"],
+    };
     match path.metadata() {
         Ok(found) if found.is_dir() => {
             let file = path.join("new.pcapng");
@@ -91,7 +97,11 @@ fn taken(fault: Fault, path: &Path) -> Fault {
                 .remedy(format!("name a file in it, e.g. {}", file.display()))
         }
         Ok(found) if !found.is_file() => {
-            let what = if found.file_type().is_fifo() { "a pipe" } else { "a device or socket" };
+            let what = match found.file_type() {
+                kind if kind.is_fifo() => "a pipe",
+                kind if kind.is_socket() => "a socket",
+                _ => "a device",
+            };
             fault.cause(format!("{shown} is {what}, not a file")).remedy(to_stdout())
         }
         _ if path.starts_with("/dev") || path.starts_with("/proc") => {

@@ -6,21 +6,22 @@ use crate::args::RunArgs;
 use scope_engine::{StorePlan, VolumePlan};
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, VlanRule};
+use scope_machine::Machine;
 use scope_packet::LinkType;
-use scope_packet::segment::{KEPT_BYTES_MAX, SEGMENT_BYTES_MAX};
-use scope_ring::RingConfig;
-use scope_spelling::figures::counted;
+use scope_packet::segment::KEPT_BYTES_MAX;
+use scope_ring::{MemoryOptions, RingConfig};
+use scope_spelling::figures::{counted, size};
 use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
+use scope_store::compose;
 use scope_store::head::{FILTER_BYTES_MAX, VOLUMES_MAX};
-use scope_store::retain::Bounds;
+use scope_store::retain::{Bounds, FILE_BYTES_MIN};
 use scope_store::volume::Place;
 use std::path::Path;
 use std::time::Duration;
 
 /// Shortest and longest time between two flushes.
 const FLUSH_NS: std::ops::RangeInclusive<i64> = 10_000_000..=3_600_000_000_000;
-/// Smallest and largest file of a volume.
-const FILE_BYTES_MIN: u64 = 4 * SEGMENT_BYTES_MAX as u64;
+/// Largest file of a volume.
 const FILE_BYTES_MAX: u64 = 1 << 40;
 
 /// All about the store; `None`: the run has none.
@@ -51,7 +52,8 @@ pub fn plan(
     let snaps: Vec<_> = args.store_snap.iter().map(|text| snap(text, faults)).collect();
     let places: Vec<Option<Place>> = args.store.iter().map(|path| place(path, look, faults)).collect();
     let known: Vec<Place> = places.iter().flatten().cloned().collect();
-    for fault in Place::faults_together(&known, args.out.as_deref().filter(|_| look == Look::Machine)) {
+    let looks = matches!(look, Look::Machine | Look::Here);
+    for fault in Place::faults_together(&known, args.out.as_deref().filter(|_| looks)) {
         faults.add(fault);
     }
     let mut volumes = Vec::new();
@@ -77,6 +79,36 @@ pub fn plan(
     (Some(plan), bounds)
 }
 
+/// What volumes that keep less than the ring compose in takes memory beside the ring: both must be there.
+pub fn memory(
+    plan: &StorePlan,
+    ring: &RingConfig,
+    segment_bytes: u64,
+    options: &MemoryOptions,
+    machine: &Machine,
+    faults: &mut Faults<'_>,
+) {
+    let composes = |volume: &&VolumePlan| volume.filter.is_some() || volume.snap.is_some();
+    let composing: Vec<&VolumePlan> = plan.volumes.iter().filter(composes).collect();
+    let each = compose::memory_bytes(ring.ring_bytes, segment_bytes, ring.workers);
+    let bytes = each.saturating_mul(composing.len() as u64);
+    let fits = |bytes: u64| options.check(ring.ring_bytes.saturating_add(bytes), machine).is_ok();
+    if composing.is_empty() || !fits(0) || fits(bytes) {
+        return; // a ring that doesn't fit by itself is refused as such
+    }
+    let key =
+        if composing.iter().any(|volume| volume.filter.is_some()) { "store-filter" } else { "store-snap" };
+    let (available, limit) = machine.available(options.node);
+    let cause = format!(
+        "what is kept is composed in {} beside the ring of {}: that is more than there is, {} of memory is \
+        available ({limit}), and some of it must stay free",
+        size(bytes),
+        size(ring.ring_bytes),
+        size(available)
+    );
+    faults.add(Fault::of(key).cause(cause).remedy(sentence!["choose a smaller ", Setting::of("ring")]));
+}
+
 /// Settings that mean nothing without a store.
 fn without_a_store(args: &RunArgs, faults: &mut Faults<'_>) {
     let given = [
@@ -96,8 +128,12 @@ fn without_a_store(args: &RunArgs, faults: &mut Faults<'_>) {
 
 /// The folder of a volume. It needn't exist: then the one above it must.
 fn place(path: &Path, look: Look<'_>, faults: &mut Faults<'_>) -> Option<Place> {
-    if look != Look::Machine {
-        return None;
+    let above = || path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_here = || path.symlink_metadata().is_ok() || above().exists();
+    match look {
+        Look::Machine => {}
+        Look::Here if is_here() => {}
+        _ => return None,
     }
     Place::find(path).map_err(|fault| faults.add(fault)).ok()
 }
@@ -262,5 +298,44 @@ fn behind(text: &str, ring: &RingConfig, faults: &mut Faults<'_>) -> u64 {
             faults.add(bad(Fault::of("store-behind"), cause).remedy(such_as("store-behind", "25%")));
             0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scope_config::Settings;
+
+    #[test]
+    fn memory_that_volumes_compose_in_must_be_there_beside_the_ring() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc")).unwrap();
+        let meminfo = "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n"; // 1 GiB
+        std::fs::write(root.path().join("proc/meminfo"), meminfo).unwrap();
+        let machine = Machine::under(root.path());
+        let volume = |snap| VolumePlan { folder: "/s".into(), file_bytes: 1 << 30, filter: None, snap };
+        let said = |ring_mib: u64, volumes: Vec<VolumePlan>| {
+            let ring_bytes = ring_mib << 20;
+            let ring = RingConfig {
+                ring_bytes,
+                segment_bytes: Some(1 << 20),
+                workers: 1,
+                lanes: 1,
+                run_id: [0; 16],
+            };
+            let plan = StorePlan { volumes, flush: Duration::from_secs(1), behind: 1 << 20, chain: false };
+            let settings = Settings::default();
+            let mut faults = Faults::new(&settings);
+            memory(&plan, &ring, 1 << 20, &MemoryOptions::default(), &machine, &mut faults);
+            faults.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(said(960, vec![volume(None), volume(None)]), [""; 0], "they write what the ring has");
+        assert_eq!(said(960, vec![volume(Some(96))]), [""; 0]);
+        assert_eq!(said(2000, vec![volume(Some(96))]), [""; 0], "the ring itself is told");
+        let two = said(960, vec![volume(Some(96)), volume(Some(96))]);
+        let expected = "--store-snap: what is kept is composed in 64 MiB beside the ring of 960 MiB: that is more \
+                        than there is, 1 GiB of memory is available (MemAvailable of this machine), and some of it \
+                        must stay free; choose a smaller --ring";
+        assert_eq!(two, [expected]);
     }
 }

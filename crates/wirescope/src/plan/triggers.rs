@@ -8,6 +8,7 @@ use scope_engine::plan::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
+use scope_spelling::figures::counted;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::collections::BTreeMap;
 
@@ -157,7 +158,8 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
             faults.add(fault.remedy(sentence![add(), Setting::of("trigger").example("EXPR")]));
         }
     } else if dumps > 1 && dumps != triggers {
-        let fault = Fault::of("dump").cause(format!("{dumps} templates for {triggers} trigger(s)"));
+        let fault =
+            Fault::of("dump").cause(format!("{dumps} templates for {}", counted(triggers as u64, "trigger")));
         let each = Setting::of("trigger");
         faults.add(fault.remedy(sentence!["give one for all, or one for each ", each, " in the same order"]));
     }
