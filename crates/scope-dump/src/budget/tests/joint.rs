@@ -147,7 +147,8 @@ proptest! {
                 }
                 Act::KillWhileNaming(run) => {
                     if let Some(mut run) = at(run).map(|run| runs.remove(run)) {
-                        if let Some((mut charged, bytes)) = run.open.pop() {
+                        // A file has 16 KiB at least: they were charged.
+                        if let Some((mut charged, bytes)) = run.open.pop_if(|open| open.1 >= 16 * KIB) {
                             number += 1;
                             // The file has its name, and nobody was told.
                             let _ = charged.name(bytes, || {
