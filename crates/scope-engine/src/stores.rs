@@ -26,10 +26,6 @@ use scope_store::{Dealer, io};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// A volume that has nothing to do looks again after this.
-const REST: Duration = Duration::from_millis(5);
 
 /// The volumes of a run, opened, and nothing begun.
 pub struct OpenStores {
@@ -156,7 +152,7 @@ fn work(mut writer: VolumeWriter) {
     loop {
         match writer.turn() {
             Turn::Busy => {}
-            Turn::Idle => std::thread::sleep(REST),
+            Turn::Idle => std::thread::sleep(writer.rest()),
             Turn::Over => return,
         }
     }
