@@ -31,9 +31,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A volume that has nothing to do looks again after this.
-const REST: Duration = Duration::from_millis(5);
-
 /// The volumes of a run, opened, and nothing begun.
 pub struct OpenStores {
     volumes: Vec<OpenVolume>,
@@ -160,7 +157,7 @@ fn work(mut writer: VolumeWriter) {
     loop {
         match writer.turn() {
             Turn::Busy => {}
-            Turn::Idle => std::thread::sleep(REST),
+            Turn::Idle => std::thread::sleep(writer.rest()),
             Turn::Over => return,
         }
     }

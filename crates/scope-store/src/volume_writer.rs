@@ -40,8 +40,12 @@ use std::time::{Duration, Instant};
 
 /// Writes under way at most: more are begun when some have finished.
 const UNDER_WAY_MAX: usize = 32;
-/// How long a turn waits for the disk at most.
-const DISK_WAIT: Duration = Duration::from_millis(5);
+/// Segments are gathered for so long, so that the disk is given more at once, and nobody wakes up for each
+/// single one: as long as the share of the volume lasts at this many bytes in a millisecond, within bounds.
+const GATHER_BYTES_PER_MS: u64 = 4 << 20;
+const GATHER_MS: [u64; 2] = [5, 20];
+/// A turn has waited for the disk already where that has something under way.
+const REST_UNDER_WAY: Duration = Duration::from_millis(1);
 /// How often bounds are looked at, and the report is drawn up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -89,6 +93,9 @@ pub struct VolumeWriter {
     maker: Maker,
     flush: Duration,
     flushed_at: Instant,
+    /// How long segments are gathered, and when they are taken next.
+    gather: Duration,
+    take_at: Instant,
     looked_at: Instant,
     reported_at: Instant,
     account: Account,
@@ -151,6 +158,7 @@ impl VolumeWriter {
             shared.dealer().deal_in_rows();
         }
         let now = Instant::now();
+        let share_bytes = (shared.dealer().share() * shared.ring().segment_bytes()) as u64;
         let mut writer = VolumeWriter {
             shared: shared.clone(),
             index,
@@ -174,6 +182,8 @@ impl VolumeWriter {
             },
             flush: plan.flush,
             flushed_at: now,
+            gather: gather_for(share_bytes),
+            take_at: now,
             looked_at: now,
             reported_at: now,
             account,
@@ -222,7 +232,7 @@ impl VolumeWriter {
             }
             self.shared.dealer().set_failing(self.index, false); // it gets its share, to be tried with
         }
-        busy |= self.take_jobs();
+        busy |= self.take_jobs(now, ends);
         busy |= self.compose();
         if let Err(error) = self.give(now, ends) {
             self.fail(&error);
@@ -248,6 +258,11 @@ impl VolumeWriter {
         if busy { Turn::Busy } else { Turn::Idle }
     }
 
+    /// How long the thread may rest after a turn that was idle.
+    pub fn rest(&self) -> Duration {
+        if self.disk.pending() > 0 { REST_UNDER_WAY } else { self.gather }
+    }
+
     /// Whether no file grows.
     fn has_written(&self) -> bool {
         self.files.values().all(|files| files.writers().next().is_none())
@@ -256,7 +271,7 @@ impl VolumeWriter {
     /// Takes what the disk has finished.
     fn finish(&mut self) -> bool {
         let mut finished = Vec::new();
-        let wait = if self.disk.pending() > 0 { DISK_WAIT } else { Duration::ZERO };
+        let wait = if self.disk.pending() > 0 { self.gather } else { Duration::ZERO };
         if let Err(error) = self.disk.finish(wait, &mut finished) {
             self.fail(&error);
         }
@@ -273,8 +288,12 @@ impl VolumeWriter {
         any
     }
 
-    /// Takes segments from the dealer, as long as the disk is not too far behind.
-    fn take_jobs(&mut self) -> bool {
+    /// Takes segments from the dealer, as long as the disk is not too far behind; all that have come since it
+    /// took the last one some time ago.
+    fn take_jobs(&mut self, now: Instant, ends: bool) -> bool {
+        if now < self.take_at && !ends && self.failing.is_none() && !self.waits_much() {
+            return false;
+        }
         let mut any = false;
         while self.disk.pending() < UNDER_WAY_MAX && !self.is_full() {
             let job = {
@@ -282,7 +301,10 @@ impl VolumeWriter {
                 dealer.deal();
                 dealer.next_of(self.index)
             };
-            let Some(job) = job else { break };
+            let Some(job) = job else {
+                self.take_at = now + self.gather;
+                break;
+            };
             any = true;
             self.take(job);
             self.compose();
@@ -292,6 +314,13 @@ impl VolumeWriter {
             }
         }
         any
+    }
+
+    /// Whether half of what it may hold waits to be taken.
+    fn waits_much(&self) -> bool {
+        let mut dealer = self.shared.dealer();
+        dealer.deal();
+        dealer.waiting(self.index).count() * 2 >= dealer.share()
     }
 
     fn take(&mut self, job: Job) {
@@ -703,6 +732,11 @@ fn untimely(volume: &Path, deleted: &Deleted) -> String {
         deleted.name.display(),
         deleted.why
     )
+}
+
+/// How long segments are gathered where a volume may hold so many bytes.
+fn gather_for(share_bytes: u64) -> Duration {
+    Duration::from_millis((share_bytes / GATHER_BYTES_PER_MS).clamp(GATHER_MS[0], GATHER_MS[1]))
 }
 
 fn link_of(ring: &Ring, id: SegmentId) -> u16 {

@@ -8,10 +8,10 @@
 use crate::disk::{Act, Begun, FileNumber, Finished};
 use std::io;
 
-/// Bytes that writes are joined up to: those of the largest segment.
-const JOINED_BYTES: usize = 2 << 20;
-/// Writes that are joined: so many small segments in two parts each.
-const JOINED_MAX: usize = 64;
+/// Bytes that writes are joined up to: four of the largest segments.
+const JOINED_BYTES: usize = 8 << 20;
+/// Writes that are joined: so many small segments in two parts each. The kernel takes up to 1024.
+const JOINED_MAX: usize = 256;
 /// Bytes of one request, at most.
 const REQUEST_BYTES: usize = 1 << 30;
 /// What is refused for a moment is begun again so often in a row.
@@ -180,8 +180,9 @@ mod tests {
         check(write(1, 1, 0, 3), sync(), false);
         check(sync(), sync(), false);
         check(sync(), write(2, 1, 0, 1), false);
-        check(write(1, 1, 0, 511), write(2, 1, 511, 1), true);
-        check(write(1, 1, 0, 511), write(2, 1, 511, 2), false);
+        let most = JOINED_BYTES / PAGE_BYTES;
+        check(write(1, 1, 0, most - 1), write(2, 1, most - 1, 1), true);
+        check(write(1, 1, 0, most - 1), write(2, 1, most - 1, 2), false);
         let mut request = Request::new(write(0, 1, 0, 1));
         let refused = (1..).find(|&page| request.join(write(page as u64, 1, page, 1)).is_some());
         assert_eq!((refused, request.parts()), (Some(JOINED_MAX), JOINED_MAX));

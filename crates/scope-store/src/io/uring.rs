@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 /// Requests that the kernel has at once.
 const DEPTH: usize = 64;
 /// With so many a disk is busy: what can still be joined waits for more.
-const BUSY: usize = 8;
+const BUSY: usize = 1;
 /// Bytes that were begun and haven't finished: enough to keep a disk busy, and few enough that the ring has
 /// the rest.
 const DEPTH_BYTES: usize = 32 << 20;
