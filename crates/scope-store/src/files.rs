@@ -102,7 +102,8 @@ impl Files {
         self.files.last().is_some_and(|file| file.writer.is_flushing())
     }
 
-    /// Takes a sealed segment. On an error nothing was taken, and no file grows.
+    /// Takes a sealed segment. On an error nothing was taken, no file was begun, and the newest one ends: it is
+    /// full, and once it has its name it may go to make room.
     pub fn close(
         &mut self,
         disk: &mut dyn Disk,
@@ -204,8 +205,9 @@ impl Files {
     }
 
     fn begin(&mut self, disk: &mut dyn Disk, first: &Outgoing, begin: &mut Begin<'_>) -> io::Result<()> {
-        let writer = begin(disk, first)?;
-        self.ending = false;
+        let begun = begin(disk, first);
+        self.ending = begun.is_err();
+        let writer = begun?;
         self.files.push(File { writer, failed: false });
         Ok(())
     }

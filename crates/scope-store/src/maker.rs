@@ -21,6 +21,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// There is no room yet.
 pub(crate) struct Waits {
     why: NoRoom,
+    since: Instant,
     pause: Duration,
     again_at: Instant,
 }
@@ -28,12 +29,17 @@ pub(crate) struct Waits {
 impl Waits {
     /// There is no room at `now` either: a pause is begun, behind `before`, unless that isn't over yet.
     fn go_on(before: Option<Waits>, why: NoRoom, now: Instant) -> Waits {
-        let pause = match before {
+        let (since, pause) = match before {
             Some(before) if now < before.again_at => return before,
-            Some(before) => (before.pause * 2).min(WAIT_MAX),
-            None => WAIT_MIN,
+            Some(before) => (before.since, (before.pause * 2).min(WAIT_MAX)),
+            None => (now, WAIT_MIN),
         };
-        Waits { why, pause, again_at: now + pause }
+        Waits { why, since, pause, again_at: now + pause }
+    }
+
+    /// Since when.
+    pub fn since(&self) -> Instant {
+        self.since
     }
 }
 

@@ -16,7 +16,7 @@ use crate::chaining::{Chaining, Whole};
 use crate::compose::{Composer, Keeping};
 use crate::dealer::Job;
 use crate::disk::Disk;
-use crate::file_writer::Stage;
+use crate::file_writer::{FileWriter, Stage};
 use crate::files::{Event, Files};
 use crate::hands::{Behind, Hand, Hands, all_of};
 use crate::inventory::Inventory;
@@ -46,6 +46,8 @@ const GATHER_BYTES_PER_MS: u64 = 4 << 20;
 const GATHER_MS: [u64; 2] = [5, 20];
 /// A turn has waited for the disk already where that has something under way.
 const REST_UNDER_WAY: Duration = Duration::from_millis(1);
+/// A lane whose open segment keeps a file from its end for so long sleeps.
+const SLEEPS_AFTER: Duration = Duration::from_secs(10);
 /// How often bounds are looked at, and the report is drawn up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -491,7 +493,12 @@ impl VolumeWriter {
     /// Whether there will be room by what is under way: files that end may go as soon as they have their names, and
     /// their lines in the chain.
     fn makes_room(&self) -> bool {
-        let ends = |files: &Files| files.writers().any(|file| matches!(file.stage(), Stage::Ending));
+        // One that waits for a lane's open segment ends with that: soon, unless the lane sleeps.
+        let is_patient = self.maker.waits.as_ref().is_none_or(|waits| waits.since().elapsed() < SLEEPS_AFTER);
+        let ends = |files: &Files| {
+            let ending = |file: &FileWriter| matches!(file.stage(), Stage::Ending);
+            files.writers().any(|file| ending(file) && (is_patient || file.open_segments().next().is_none()))
+        };
         self.chaining.as_ref().is_some_and(Chaining::has_work) || self.files.values().any(ends)
     }
 

@@ -200,6 +200,28 @@ fn a_full_disk_is_told_capture_goes_on_and_room_is_used_when_it_is_there() {
 }
 
 #[test]
+fn where_there_is_room_for_one_file_only_it_makes_room_for_the_next_one() {
+    if !is_root() {
+        return;
+    }
+    own_mounts().unwrap();
+    let stand = Stand { budget: "40MiB", ..Stand::new(&["disk/a"]) };
+    let folder = stand.place.path("disk");
+    fs::create_dir(&folder).unwrap();
+    let disk = Disk::mount(Kind::Small(60 << 10), &folder).unwrap();
+    fs::write(folder.join("others"), vec![1; 50 << 20]).unwrap();
+    let done = stand.start("synth:packets=60000,size=500,pace=max", &[]).finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).expect("one JSON object");
+    let store = &summary["stores"][0];
+    assert_eq!((&store["stored"]["packets"], &store["state"]), (&60_000.into(), &"writing".into()));
+    assert_eq!(stand.told(0, "full"), 0, "{}", done.stderr);
+    assert!(store["deleted"]["packets"].as_u64() < Some(60_000), "{store}");
+    assert!(!files(&stand.stores[0], ".pcapng").is_empty(), "the newest stays");
+    drop(disk);
+}
+
+#[test]
 fn a_run_on_a_full_disk_ends_when_it_is_stopped() {
     let Some((stand, disk)) = Stand::with_disk(&["disk/a"]) else { return };
     let started = stand.start(TRAFFIC, &[]);
