@@ -180,6 +180,7 @@ fn a_store_that_lacks_nothing_is_whole_and_read_once() {
     fs::copy(&made.files[1], &copy).unwrap();
     let report = verify::look(&[&made.files[1], &copy], 2, &[], &Meter::default());
     assert_eq!((report.verdict(), report.twice, missing(&report)), (Verdict::Whole, 2, vec![]), "{report:?}");
+    assert_eq!(report.packets(), 2 * PACKETS);
     // What is given twice, under whatever name, is looked at once.
     let link = made.store().with_file_name("link");
     std::os::unix::fs::symlink(made.store(), &link).unwrap();
@@ -240,6 +241,17 @@ fn a_stored_file_cut_anywhere_is_found() {
         (1, "unreadable", None, None),
         "{rows:?}"
     );
+}
+
+#[test]
+fn a_file_of_a_store_that_lost_nearly_all_bytes_is_damaged_however_few_are_left() {
+    for bytes in [0, 1, 3, 100, 4096] {
+        let made = Made::new(&[&[0], &[1], &[2]], &[0; 3]);
+        File::options().write(true).open(&made.files[1]).unwrap().set_len(bytes).unwrap();
+        for report in [made.look(), look(&made.files[1])] {
+            assert_eq!(report.verdict(), Verdict::Damaged, "{bytes} bytes: {report:?}");
+        }
+    }
 }
 
 #[test]
