@@ -289,6 +289,7 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
+                plan.lanes.add_unread(self.stores[store].id().0, &name);
                 let (from_ns, to_ns) = (name.first_ns(), until_ns);
                 let fault = cause.fault(&self.path(store, &name.path()));
                 self.damage(store, fault, None, (from_ns, to_ns));

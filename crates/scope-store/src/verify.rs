@@ -286,6 +286,15 @@ impl Looked {
             self.stores.iter().map(|store| (store.path.clone(), folder::missing_at_ends(store, &gaps)));
         let ends = ends.collect();
         for gap in gaps {
+            if let Some((file, begin_ns, is_stated)) = folder::damaged(&gap, &self.stores) {
+                // Numbers say how much it is.
+                self.files[file].missing.retain(|row| row.lost_max.is_some());
+                if !is_stated {
+                    let reason = Reason::Gap(GapReason::Unreadable);
+                    losses.push((file, folder::missing_of(&gap, reason, Some(begin_ns))));
+                }
+                continue;
+            }
             let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);

@@ -1,6 +1,6 @@
 //! `wirescope verify`: whether captures are whole, in plain words or for programs.
 //!
-//! 1. The paths are looked at: what this command can't read is `unread` in the report, and the others are read.
+//! 1. The paths are looked at: what this command can't read is `unread` in the report.
 //! 2. All rights but reading these paths are given up (`scope_rights::keep_to_reading`).
 //! 3. Only then a byte is parsed, by `scope_store::verify`.
 

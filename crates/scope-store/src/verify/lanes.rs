@@ -68,7 +68,8 @@ struct Lane {
     counted: u64,
     /// File and times of the first and the last segment with a loss that a packet states.
     stated_in: Option<(usize, i64, i64)>,
-    /// Segments that can't be read, and of which no copy was met yet that can: by the number of the first packet.
+    /// Segments that can't be read, and of which no copy was met yet that can: by the number of their first
+    /// packet.
     unread: BTreeSet<u64>,
     /// By file: packets that a filter left out, and the times of the segments that they were left out of.
     left_out: BTreeMap<usize, (u64, i64, i64)>,
