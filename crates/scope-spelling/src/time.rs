@@ -8,7 +8,10 @@ pub fn iso(time_ns: i64) -> String {
 /// A span for people, without zeros at the end of a second: `2026-11-20T20:31:05.1Z WORD 20:31:06Z`, its
 /// second time with its date only where that is another one.
 pub fn between(from_ns: i64, word: &str, to_ns: i64) -> String {
-    format!("{} {word} {}", short(from_ns), without_date_of(from_ns, &short(to_ns)))
+    match to_ns {
+        i64::MAX => format!("{} {word} the end", short(from_ns)),
+        to_ns => format!("{} {word} {}", short(from_ns), without_date_of(from_ns, &short(to_ns))),
+    }
 }
 
 /// Without zeros at the end.

@@ -446,9 +446,7 @@ impl<'a> Export<'a> {
             let _ = writeln!(text, "{run}");
         }
         for filter in filters {
-            let shown = pcapng::beginning(filter, 500);
-            let more = if shown.len() < filter.len() { " ..." } else { "" };
-            let _ = writeln!(text, "store filter: {shown}{more} (other packets were left out)");
+            let _ = writeln!(text, "{}", left_out_by(filter));
         }
         text
     }
@@ -467,7 +465,11 @@ impl<'a> Export<'a> {
                 writeln!(text, "so far {truncated} truncated, {left_out} left out, {late} behind newer ones");
         }
         match lost(gaps) {
-            (0, Some(0)) => text.push_str("complete: nothing is missing between the stored packets\n"),
+            (0, Some(0)) => {
+                let Question { filters, partial, .. } = &self.question;
+                let more = if filters.is_empty() && partial.is_empty() { "" } else { "else " };
+                let _ = writeln!(text, "complete: nothing {more}is missing between the stored packets");
+            }
             (least, Some(most)) => {
                 let _ = writeln!(text, "incomplete: at least {least} and at most {most} packets are missing");
             }
@@ -491,6 +493,13 @@ impl<'a> Export<'a> {
         text.truncate(pcapng::beginning(text.trim_end(), COMMENT_BYTES_MAX).len());
         text
     }
+}
+
+/// A store's filter, and what it did, in words.
+pub fn left_out_by(filter: &str) -> String {
+    let shown = pcapng::beginning(filter, 500);
+    let more = if shown.len() < filter.len() { " ..." } else { "" };
+    format!("store filter: {shown}{more} (other packets were left out)")
 }
 
 /// Puts the head in its place and everything on the disk, and gives the file its name.

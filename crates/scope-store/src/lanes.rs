@@ -8,10 +8,12 @@
 //! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing.
 
 use crate::listing::{Contents, SegmentFacts};
+use crate::name::FileName;
 use scope_packet::segment::Foot;
 use scope_packet::{DropReason, Drops, Gap, GapReason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 
 /// A segment in its lane.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,8 @@ pub struct Lanes {
     links: BTreeMap<([u8; 16], u32, u64), Link>,
     /// Files that are there, by run, volume and number.
     files: BTreeSet<([u8; 16], [u8; 16], u32)>,
+    /// Files that can't be read, or only in part: by the begin of the run's id, volume and number.
+    unread: BTreeSet<([u8; 4], [u8; 16], u32)>,
     /// Volumes that were given.
     given: BTreeSet<[u8; 16]>,
     /// All volumes of each run, as far as heads of its files say them.
@@ -80,10 +84,18 @@ impl Lanes {
         self.given.insert(volume);
     }
 
+    /// A file of this volume is there, and can't be read.
+    pub fn add_unread(&mut self, volume: [u8; 16], name: &FileName) {
+        self.unread.insert((name.run(), volume, name.number()));
+    }
+
     /// Adds the segments of a file of the store with this number; of two copies of a segment the longer one
     /// counts.
     pub fn add(&mut self, store: usize, contents: &Contents) {
         self.files.insert((contents.run_id, contents.volume, contents.number));
+        if contents.index.is_some() {
+            self.unread.insert((begin_of(contents.run_id), contents.volume, contents.number));
+        }
         if !contents.volumes.is_empty() {
             self.volumes.entry(contents.run_id).or_insert_with(|| contents.volumes.clone());
         }
@@ -136,7 +148,10 @@ impl Lanes {
     /// Whether packets between two segments may have been in a file that was deleted: one of the same volume,
     /// between the two; of a run with several volumes, any.
     fn is_deleted(&self, run: [u8; 16], last: &Link, next: &Link) -> bool {
-        let has = |volume, number| self.files.contains(&(run, volume, number));
+        let has = |volume, number| {
+            self.files.contains(&(run, volume, number))
+                || self.unread.contains(&(begin_of(run), volume, number))
+        };
         if last.volume == next.volume
             && (last.file..next.file).skip(1).any(|number| !has(last.volume, number))
         {
@@ -146,9 +161,28 @@ impl Lanes {
         let has_holes = |&volume: &[u8; 16]| {
             let of_volume = self.files.range((run, volume, 0)..=(run, volume, u32::MAX));
             let (count, last) = of_volume.fold((0, 0), |(count, _), &(_, _, number)| (count + 1, number));
-            count < last
+            let place = |number| (begin_of(run), volume, number);
+            let unread = self.unread.range(place(0)..place(last));
+            count + unread.filter(|(_, _, number)| !self.files.contains(&(run, volume, *number))).count()
+                < last as usize
         };
         volumes.len() > 1 && volumes.iter().any(has_holes)
+    }
+
+    /// Whether they may have been in a file that can't be read.
+    fn is_unread(&self, run: [u8; 16], last: &Link, next: &Link) -> bool {
+        let of_volume = |volume: &[u8; 16], numbers: Range<u32>| {
+            let place = |number| (begin_of(run), *volume, number);
+            self.unread.range(place(numbers.start)..place(numbers.end)).next().is_some()
+        };
+        if last.volume == next.volume {
+            let is_between = of_volume(&last.volume, last.file..next.file.max(last.file.saturating_add(1)));
+            if is_between {
+                return true;
+            }
+        }
+        let volumes = self.volumes.get(&run).map_or(&[][..], Vec::as_slice);
+        volumes.len() > 1 && volumes.iter().any(|volume| of_volume(volume, 0..u32::MAX))
     }
 
     fn between(&self, run_id: [u8; 16], last: &Link, next: &Link, lacks: &mut Vec<Lack>) {
@@ -159,7 +193,11 @@ impl Lanes {
             let is_partial = volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains(id));
             let is_deleted = self.is_deleted(run_id, last, next);
             let is_elsewhere = is_partial && !is_deleted;
-            let reason = if is_deleted { GapReason::Evicted } else { GapReason::Disk };
+            let reason = match is_deleted {
+                true => GapReason::Evicted,
+                false if self.is_unread(run_id, last, next) => GapReason::Unreadable,
+                false => GapReason::Disk,
+            };
             let lost_min = if is_elsewhere { 0 } else { missing };
             let gap = Gap { from_ns, to_ns, reason, lost_min, lost_max: Some(missing) };
             lacks.push(Lack { run_id, store: next.store, gap, is_elsewhere });
@@ -178,6 +216,11 @@ impl Lanes {
             }
         }
     }
+}
+
+/// What names of files have of a run's id.
+fn begin_of([a, b, c, d, ..]: [u8; 16]) -> [u8; 4] {
+    [a, b, c, d]
 }
 
 /// Where a segment with this foot stands.
@@ -284,6 +327,12 @@ mod tests {
         let (first, last) = ([segment(0, 0, 100, 0)], [segment(5, 400, 30, 0)]);
         assert_eq!(gaps(&[(1, &first), (2, &last)])[0].0, GapReason::Disk);
         assert_eq!(gaps(&[(1, &first), (3, &last)])[0].0, GapReason::Evicted);
+        // The file is there, and can't be read.
+        let mut lanes = Lanes::default();
+        lanes.add_unread([8; 16], &FileName::growing(9, &[7; 16], LinkType::ETHERNET, 2));
+        lanes.add(0, &contents(&[], 1, &first));
+        lanes.add(0, &contents(&[], 3, &last));
+        assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Unreadable);
         let mut filtered = first.clone();
         filtered[0].foot.left_out.packets = 299;
         assert_eq!(gaps(&[(1, &filtered), (2, &last)])[0].3, 1, "what was left out isn't missing");

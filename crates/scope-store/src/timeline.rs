@@ -184,6 +184,8 @@ pub struct Damaged {
     pub store: PathBuf,
     /// Packets that are missing because of it; `None`: nobody knows.
     pub packets: Option<u64>,
+    /// The file's end is gone: what is whole in front of it is read.
+    pub is_cut: bool,
 }
 
 impl StoreTimeline {
@@ -287,6 +289,7 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
+                plan.lanes.add_unread(self.stores[store].id().0, &name);
                 let (from_ns, to_ns) = (name.first_ns(), until_ns);
                 let fault = cause.fault(&self.path(store, &name.path()));
                 self.damage(store, fault, None, (from_ns, to_ns));
@@ -308,6 +311,9 @@ impl StoreTimeline {
                 let path = self.path(store, &name.path());
                 let fault = Fault::of_thing(path.to_string_lossy()).cause(cause.to_string());
                 self.damage(store, fault, lost, span_ns);
+                if let Some(damaged) = self.damages.last_mut() {
+                    damaged.is_cut = cause == IndexError::None;
+                }
             }
         }
         if !whole.is_some_and(|span_ns| self.touches(span_ns)) {
@@ -398,8 +404,8 @@ impl StoreTimeline {
             let (lost_min, lost_max) = (packets.unwrap_or(0), packets);
             self.losses.add([Gap { from_ns, to_ns, reason: GapReason::Unreadable, lost_min, lost_max }]);
         }
-        let store = self.path(store, Path::new(""));
-        self.damages.push(Damaged { fault, store, packets });
+        let store = self.stores[store].folder().path().to_path_buf();
+        self.damages.push(Damaged { fault, store, packets, is_cut: false });
     }
 
     /// Reads the packets of a segment, unless they are kept.

@@ -27,6 +27,7 @@ pub use report::{Damage, FileReport, Form, LISTED_MAX, Missing, Progress, Reason
 
 use crate::chain::Digest;
 use crate::head::{Head, HeadError};
+use crate::name::FileName;
 use crate::stored::{StoredError, StoredFile};
 use crate::unread::unread;
 use input::Input;
@@ -82,11 +83,19 @@ pub struct Report {
     pub heads_missing: Vec<Digest>,
     /// Segments that stand in more than one place.
     pub twice: u64,
+    /// Their packets, which the reports of several files count.
+    pub packets_twice: u64,
     /// Runs in the stores that had volumes which weren't given.
     pub partial: Vec<Partial>,
 }
 
 impl Report {
+    /// Packets of all files, those that stand in several once.
+    pub fn packets(&self) -> u64 {
+        let all: u64 = self.files.iter().map(|file| file.packets).sum();
+        all.saturating_sub(self.packets_twice)
+    }
+
     /// What all of it comes to.
     pub fn verdict(&self) -> Verdict {
         let stores = self.stores.iter().map(StoreReport::verdict);
@@ -126,7 +135,7 @@ pub fn look(paths: &[&Path], threads: usize, expect: &[Digest], meter: &Meter) -
             looked.file(file, &open_plain(path), threads, meter);
         }
     }
-    report.twice = looked.lanes.twice;
+    (report.twice, report.packets_twice) = (looked.lanes.twice, looked.lanes.packets_twice);
     report.partial = looked.partial();
     let (files, ends) = looked.finish();
     report.files = files;
@@ -148,6 +157,12 @@ fn open_plain(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::other("is no plain file")),
     }
+}
+
+/// Whether a file has the name of one of a store, in the folder of a day.
+fn has_own_name(path: &Path) -> bool {
+    let names: Vec<_> = path.components().rev().take(2).collect();
+    FileName::read(&names.into_iter().rev().collect::<PathBuf>()).is_some()
 }
 
 /// What was looked at so far.
@@ -226,14 +241,16 @@ impl Looked {
             return None; // begun just now
         }
         let program = capture(report, opened, meter);
-        if report.store.is_some() && report.bytes == 0 {
-            report.unread = None; // of the store's own something is gone
+        // Of the store's own something is gone, whatever stands there now.
+        let is_own = report.store.is_some() || has_own_name(&report.path);
+        if is_own && !matches!(cause, StoredError::Io(_)) {
+            report.unread = None;
         }
         let is_foreign =
             matches!(cause, StoredError::Head(HeadError::Foreign { .. } | HeadError::Incomplete));
         let is_stored = !is_foreign || segments::is_stored(opened).unwrap_or(false);
         let is_copy = program.contains(COPIES) && report.store.is_none();
-        if report.unread.is_none() && !is_copy && (is_stored || report.store.is_some()) {
+        if report.unread.is_none() && !is_copy && (is_stored || is_own) {
             report.form = Form::Store;
             report.damage(0, cause.to_string());
         }
@@ -269,6 +286,15 @@ impl Looked {
             self.stores.iter().map(|store| (store.path.clone(), folder::missing_at_ends(store, &gaps)));
         let ends = ends.collect();
         for gap in gaps {
+            if let Some((file, begin_ns, is_stated)) = folder::damaged(&gap, &self.stores) {
+                // Numbers say how much it is.
+                self.files[file].missing.retain(|row| row.lost_max.is_some());
+                if !is_stated {
+                    let reason = Reason::Gap(GapReason::Unreadable);
+                    losses.push((file, folder::missing_of(&gap, reason, Some(begin_ns))));
+                }
+                continue;
+            }
             let is_of_volume = self.is_of_volume[gap.behind];
             let is_in_store = self.files[gap.behind].store.is_some();
             let is_inside = gap.before == Some(gap.behind);

@@ -180,6 +180,7 @@ fn a_store_that_lacks_nothing_is_whole_and_read_once() {
     fs::copy(&made.files[1], &copy).unwrap();
     let report = verify::look(&[&made.files[1], &copy], 2, &[], &Meter::default());
     assert_eq!((report.verdict(), report.twice, missing(&report)), (Verdict::Whole, 2, vec![]), "{report:?}");
+    assert_eq!(report.packets(), 2 * PACKETS);
     // What is given twice, under whatever name, is looked at once.
     let link = made.store().with_file_name("link");
     std::os::unix::fs::symlink(made.store(), &link).unwrap();
@@ -240,6 +241,47 @@ fn a_stored_file_cut_anywhere_is_found() {
         (1, "unreadable", None, None),
         "{rows:?}"
     );
+}
+
+#[test]
+fn a_file_of_a_store_that_lost_nearly_all_bytes_is_damaged_however_few_are_left() {
+    for bytes in [0, 1, 3, 100, 4096] {
+        let made = Made::new(&[&[0], &[1], &[2]], &[0; 3]);
+        File::options().write(true).open(&made.files[1]).unwrap().set_len(bytes).unwrap();
+        for report in [made.look(), look(&made.files[1])] {
+            assert_eq!(report.verdict(), Verdict::Damaged, "{bytes} bytes: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_damaged_file_had_is_missing_there_with_its_times_and_no_other_file_is_lost() {
+    let span = (BEGIN_NS + 20_000, Some(BEGIN_NS + 39_000));
+    for (bytes, has_chain) in [(0, false), (5, false), (100, true), (5000, false), (5000, true)] {
+        let made = Made::new(&[&[0], &[1], &[2]], &[0; 3]);
+        if has_chain {
+            made.chain();
+        }
+        File::options().write(true).open(&made.files[1]).unwrap().set_len(bytes).unwrap();
+        let report = made.look();
+        let verdicts: Vec<_> = report.files.iter().map(|file| file.verdict()).collect();
+        assert_eq!(verdicts, [Verdict::Whole, Verdict::Damaged, Verdict::Whole], "{bytes}: {report:?}");
+        assert_eq!(missing(&report), [("unreadable", PACKETS, true)], "{bytes}: {report:?}");
+        let row = &report.files[1].missing[0];
+        assert!(row.from_ns <= span.0 && row.from_ns >= BEGIN_NS && row.to_ns >= span.1, "{row:?}");
+        assert_eq!(row.lost_max, Some(PACKETS), "{row:?}");
+    }
+    // Of the last one only the chain knows the end.
+    let made = Made::new(&[&[0], &[1]], &[0; 2]);
+    File::options().write(true).open(&made.files[1]).unwrap().write_all_at(b"x", 5).unwrap();
+    let rows = |made: &Made| made.look().files[1].missing.clone();
+    let times =
+        |rows: &[verify::Missing]| rows.iter().map(|row| (row.from_ns, row.to_ns)).collect::<Vec<_>>();
+    assert_eq!(times(&rows(&made)), [(span.0, None)]);
+    let whole = Made::new(&[&[0], &[1]], &[0; 2]);
+    whole.chain();
+    File::options().write(true).open(&whole.files[1]).unwrap().write_all_at(b"x", 5).unwrap();
+    assert_eq!(times(&rows(&whole)), [span]);
 }
 
 #[test]

@@ -42,6 +42,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -142,7 +143,7 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let mut stores: Vec<(Store, PathBuf)> = Vec::new();
     for path in &args.store {
         match Store::look(path) {
-            Ok(store) if stores.iter().any(|(known, _)| known.id() == store.id()) => {
+            Ok(store) if stores.iter().any(|(known, _)| is_same(known, &store)) => {
                 let fault = Fault::of("store").with_value(path.to_string_lossy());
                 faults.add(fault.cause(format!("{} is given twice", path.display())).remedy("omit it once"));
             }
@@ -190,6 +191,12 @@ fn give_up_rights(asked: &Asked) -> Result<(), Fault> {
         say(Level::Warning, &format!("wirescope: {lack}"));
     }
     Ok(())
+}
+
+/// Whether both are one folder. A copy has the same id, and its packets come once all the same.
+fn is_same(one: &Store, other: &Store) -> bool {
+    let place = |store: &Store| store.folder().path().metadata().map(|facts| (facts.dev(), facts.ino()));
+    one.id() == other.id() && place(one).ok().zip(place(other).ok()).is_none_or(|(one, other)| one == other)
 }
 
 fn is_inside(folder: &Path, store: &Path) -> bool {
@@ -260,6 +267,7 @@ struct Done {
     gaps: Vec<scope_packet::Gap>,
     folder: PathBuf,
     partial: Vec<String>,
+    filters: Vec<String>,
 }
 
 /// Looks at the stores, reads and writes.
@@ -283,12 +291,18 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
         }
     }
     let filters = filters(&looked);
-    let of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
+    let mut of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
+    of.dedup(); // copies have the same id
     let mut timeline = StoreTimeline::new(looked, span, WAITING_BYTES, stop.clone());
     let partial: Vec<String> =
         timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
-    let question =
-        Question { of: of.join(", "), span, heard: timeline.heard(), filters, partial: partial.clone() };
+    let question = Question {
+        of: of.join(", "),
+        span,
+        heard: timeline.heard(),
+        filters: filters.clone(),
+        partial: partial.clone(),
+    };
     let target = match &file {
         Some((folder, name)) => Target::Files(folder, name.clone()),
         None => Target::Pipe(stdout()?),
@@ -309,7 +323,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     timeline.end();
     let gaps = timeline.missing(span.to_ns);
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
-    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial })
+    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial, filters })
 }
 
 /// What may be in volumes of a run that weren't given.
@@ -363,7 +377,7 @@ impl Consumer for Exporting<'_> {
 
 /// Reports what was written and what is missing; the exit code.
 fn tell(done: &Done, to_stdout: bool) -> u8 {
-    let Done { written, damages, gaps, folder, partial } = done;
+    let Done { written, damages, gaps, folder, partial, filters } = done;
     let mut text = String::new();
     for file in &written.files {
         let path = folder.join(&file.name);
@@ -377,9 +391,12 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
     for run in partial {
         text.push_str(&format!("{run}\n"));
     }
+    for filter in filters {
+        text.push_str(&format!("{}\n", export::left_out_by(filter)));
+    }
     text.push_str(&match &written.unfinished {
         Some(unfinished) => stopped(written, unfinished),
-        None => summed(written, gaps, !partial.is_empty()),
+        None => summed(written, gaps, (to_stdout, !partial.is_empty() || !filters.is_empty())),
     });
     let code = match to_stdout {
         true => {
@@ -396,17 +413,20 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
 }
 
 /// What all of it comes to.
-fn summed(written: &Written, gaps: &[scope_packet::Gap], is_partial: bool) -> String {
-    let files = counted(written.files.len() as u64, "file");
+fn summed(written: &Written, gaps: &[scope_packet::Gap], (to_stdout, is_restricted): (bool, bool)) -> String {
+    let place = match to_stdout {
+        true => "to standard output".to_string(),
+        false => format!("in {}", counted(written.files.len() as u64, "file")),
+    };
     let lost = match export::lost(gaps) {
-        (0, Some(0)) if is_partial => "nothing else is missing between them".to_string(),
+        (0, Some(0)) if is_restricted => "nothing else is missing between them".to_string(),
         (0, Some(0)) => "nothing is missing between them".to_string(),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
             format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
         }
     };
-    format!("{} in {files}; {lost}\n", counted(written.packets, "packet"))
+    format!("{} {place}; {lost}\n", counted(written.packets, "packet"))
 }
 
 /// What there is of an export that ended early.
@@ -435,18 +455,21 @@ fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
     for damaged in damages.iter().take(DAMAGES_TOLD) {
         let missing = match damaged.packets {
             Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
+            None if damaged.is_cut => {
+                "; its whole segments are read, packets behind them may be missing".to_string()
+            }
             None => "; its packets are missing".to_string(),
         };
         let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
         faults.push(match damaged.fault.remedy {
             Some(_) => fault,
-            None => fault.remedy(format!("what else is wrong: {}", list(&damaged.store))),
+            None => fault.remedy(format!("what else is wrong: {}", verify(&damaged.store))),
         });
     }
     if damages.len() > DAMAGES_TOLD {
         let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
         let store = &damages[DAMAGES_TOLD].store;
-        faults.push(Fault::whole(more).remedy(format!("see: {}", list(store))));
+        faults.push(Fault::whole(more).remedy(format!("see: {}", verify(store))));
     }
     let Written { truncated, left_out, other_types, late, unfinished, .. } = written;
     let pcapng = || sentence!["use ", Setting::of("format").example("pcapng")];
@@ -473,8 +496,8 @@ fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
 }
 
 /// The command that says all that is wrong with a store.
-fn list(store: &Path) -> String {
-    format!("wirescope store list --store {}", shell_word(store))
+fn verify(store: &Path) -> String {
+    format!("wirescope verify {}", shell_word(store))
 }
 
 /// Why an export ended early, and what helps.

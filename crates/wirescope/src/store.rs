@@ -89,8 +89,11 @@ fn lack(stores: &mut [Looked]) {
     let mut lanes = Lanes::default();
     for (number, store) in stores.iter().enumerate() {
         lanes.give(store.listing.volume.0);
-        for contents in store.listing.files.iter().filter_map(|file| file.contents.as_ref().ok()) {
-            lanes.add(number, contents);
+        for file in &store.listing.files {
+            match &file.contents {
+                Ok(contents) => lanes.add(number, contents),
+                Err(_) => lanes.add_unread(store.listing.volume.0, &file.name),
+            }
         }
     }
     for Lack { run_id, store, gap, is_elsewhere } in lanes.lacks() {

@@ -1,6 +1,6 @@
 //! `wirescope verify`: whether captures are whole, in plain words or for programs.
 //!
-//! 1. The paths are looked at: who can't be read by this command is refused, all at once.
+//! 1. The paths are looked at: what this command can't read is `unread` in the report.
 //! 2. All rights but reading these paths are given up (`scope_rights::keep_to_reading`).
 //! 3. Only then a byte is parsed, by `scope_store::verify`.
 
@@ -15,7 +15,7 @@ use scope_fault::Fault;
 use scope_spelling::printable::{json_line, shell_word};
 use scope_store::chain::Digest;
 use scope_store::unread::unread;
-use scope_store::verify::{self, Meter, Report, Verdict};
+use scope_store::verify::{self, FileReport, Meter, Report, Verdict};
 use scope_store::volume::MARK;
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -31,7 +31,7 @@ const THREADS_MAX: usize = 16;
 
 /// Looks and reports. Exit codes: 0 whole, 1 packets were lost or bytes are damaged, 2 it can't look.
 pub fn verify(args: &VerifyArgs) -> u8 {
-    let mut faults: Vec<Fault> = args.paths.iter().filter_map(|path| unfit(path)).collect();
+    let mut faults = Vec::new();
     let mut expect = Vec::new();
     for text in &args.expect {
         match Digest::read(text.trim()) {
@@ -46,7 +46,9 @@ pub fn verify(args: &VerifyArgs) -> u8 {
     if !faults.is_empty() {
         return told(Err(NoResult::Refused(faults)));
     }
-    let paths: Vec<&Path> = args.paths.iter().map(|path| path.as_path()).collect();
+    let (paths, others): (Vec<_>, Vec<_>) =
+        args.paths.iter().map(|path| (path.as_path(), unfit(path))).partition(|(_, fault)| fault.is_none());
+    let paths: Vec<&Path> = paths.into_iter().map(|(path, _)| path).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     match scope_rights::keep_to_reading(&paths) {
         Ok(rights) => {
@@ -56,7 +58,11 @@ pub fn verify(args: &VerifyArgs) -> u8 {
         }
         Err(error) => return told(Err(NoResult::Refused(vec![error.fault()]))),
     }
-    let report = look(&paths, threads, &expect);
+    let mut report = look(&paths, threads, &expect);
+    report.files.extend(others.into_iter().map(|(path, unread)| {
+        let path = path.to_path_buf();
+        FileReport { path, unread, ..FileReport::default() }
+    }));
     let text = match args.json {
         true => format!("{}\n", json_line(&table::object(&report).to_string())),
         false => table::words(&report),

@@ -107,6 +107,43 @@ fn runs_that_overlap_in_time_come_out_as_one_in_order_and_a_copy_of_a_file_chang
 }
 
 #[test]
+fn a_copy_of_a_whole_store_is_taken_and_its_packets_count_once() {
+    let place = Place::new();
+    let (folder, files) = store(&place, &[&capture(&[ETHERNET], 3000)]);
+    let copy = place.path("copy");
+    assert!(Command::new("cp").arg("-r").arg(&folder).arg(&copy).status().unwrap().success());
+    let out = exported(&place, "out.pcapng", &[]);
+    let both = exported(&place, "both.pcapng", &["--store", copy.to_str().unwrap()]);
+    assert_eq!(difference(&out, &both), None);
+    assert_eq!(comment(&place.path("both.pcapng")).matches("store ").count(), 1);
+    let verified = || {
+        let mut command = wirescope(&["verify", "--json"]);
+        command.arg(&folder).arg(&copy);
+        let done = finish(command);
+        let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        (found["packets"].as_u64().unwrap(), found["segments_twice"].as_u64().unwrap())
+    };
+    let stored = StoredFile::open(File::open(&files[0]).unwrap()).unwrap();
+    let segments = stored.segments().len() as u64;
+    assert_eq!(verified(), (3000, segments));
+    // What is damaged in the one is whole in the other.
+    let damage = |file: &Path| {
+        let file = File::options().write(true).open(file).unwrap();
+        file.write_all_at(b"x", stored.segments()[1].offset + 1000).unwrap();
+    };
+    damage(&files[0]);
+    assert_eq!(verified(), (3000, segments));
+    let mended = export(&place, &["-w", "mended.pcapng", "--store", copy.to_str().unwrap()]);
+    assert_eq!(mended.code(), Some(1), "{}", mended.stderr);
+    let verify = format!("wirescope verify {}", folder.display());
+    let said = mended.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(&verify), "{said}");
+    assert_eq!(read(&place.path("mended.pcapng")).packets.len(), 3000);
+    damage(&copy.join(files[0].strip_prefix(&folder).unwrap()));
+    assert_eq!(verified(), (3000 - u64::from(stored.segments()[1].foot.packets), segments));
+}
+
+#[test]
 fn packets_whose_time_steps_back_come_out_in_order_of_time() {
     let place = Place::new();
     let mut input = capture(&[ETHERNET], 4000);
@@ -239,6 +276,9 @@ fn a_file_that_lost_its_end_under_its_name_is_stated_with_a_gap_whose_size_nobod
     let said = comment(&place.path("out.pcapng"));
     assert!(said.contains("incomplete: nobody knows how many packets are missing"), "{said}");
     assert!(said.contains(" to the end unreadable"), "{said}");
+    let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("packets behind them may be missing"), "{words}");
+    assert!(!words.contains("its packets are missing") && !words.contains("2262"), "{words}");
 }
 
 #[test]

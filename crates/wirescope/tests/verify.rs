@@ -263,6 +263,15 @@ fn what_can_not_be_looked_at_is_stated_with_cause_and_remedy() {
         text.to_str().unwrap(),
         &["unread   ", "is no capture file", "convert it", "1 whole, 1 not looked at"],
     );
+    // Whatever is wrong with one path: the others are looked at, and programs get their object.
+    let (found, code) = object(&[&place.path("nowhere"), &good]);
+    assert_eq!((&found["verdict"], code), (&"unread".into(), Some(2)), "{found:#}");
+    let files = found["files"].as_array().unwrap();
+    let verdicts: Vec<_> = files.iter().map(|file| file["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["whole", "unread"], "{found:#}");
+    assert_eq!(files[1]["unread"]["cause"], "no such file or folder");
+    let done = verify(&[good.to_str().unwrap(), place.path("nowhere").to_str().unwrap()]);
+    assert!(done.stdout.contains("whole    ") && done.stdout.contains("\nunread   "), "{}", done.stdout);
     let (found, code) = object(&[&text]);
     assert_eq!((&found["verdict"], code), (&"unread".into(), Some(2)));
     assert!(found["files"][0]["unread"]["cause"].is_string(), "{found:#}");

@@ -93,6 +93,10 @@ pub(super) struct Numbered {
     span: (i64, i64),
     /// Retention could delete it.
     is_loose: bool,
+    /// It is closed, and what it had is there in part only: when that was, as far as it is known.
+    reach: Option<(i64, i64)>,
+    /// Its report states all that it had, as the chain knows it.
+    is_stated: bool,
 }
 
 /// A file that the chain has and the folder hasn't.
@@ -180,6 +184,23 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
                 Err(error) => file.refuse(format!("reading failed: {error}"), None),
             }
         }
+        let is_cut = || file.open_slots > 0 || file.damages.iter().any(|damage| damage.is_cut);
+        let is_partly = progress == Progress::Closed && file.unread.is_none() && (head.is_none() || is_cut());
+        let mut is_stated = false;
+        if is_partly && head.is_none() && file.span.is_none() {
+            let link = chain.iter().flat_map(|chain| &chain.links);
+            let link = link.map(|link| &link.file).find(|file| Some(file.name.as_str()) == below.to_str());
+            is_stated = link.is_some();
+            file.missing = vec![Missing {
+                from_ns: link.map_or(name.first_ns(), |file| file.span.0),
+                reaches_back: false,
+                to_ns: link.map(|file| file.span.1),
+                reason: Reason::Gap(GapReason::Unreadable),
+                lost_min: link.map_or(0, |file| file.packets),
+                lost_max: link.map(|file| file.packets),
+                of: format!("run {}", hex(&name.run())),
+            }];
+        }
         let span = file.span.unwrap_or((name.first_ns(), name.first_ns()));
         explaining.files.push(Numbered {
             report: looked.files.len() - 1,
@@ -189,7 +210,17 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             begin_ns: name.first_ns(),
             span,
             is_loose: progress == Progress::Closed && !is_held(&holds, span),
+            reach: is_partly.then_some((span.0, i64::MAX)),
+            is_stated,
         });
+    }
+    let begins: Vec<_> = explaining.files.iter().map(|file| (file.run, file.number, file.begin_ns)).collect();
+    for file in &mut explaining.files {
+        let behind = begins.iter().filter(|(run, number, _)| *run == file.run && *number > file.number);
+        let next_ns = behind.min_by_key(|(_, number, _)| number).map(|(_, _, begin_ns)| *begin_ns);
+        if let (Some((from_ns, to_ns)), Some(next_ns)) = (&mut file.reach, next_ns) {
+            *to_ns = next_ns.max(*from_ns);
+        }
     }
     if let (Some(chain), Some(found)) = (&chain, &mut report.chain) {
         let there: Vec<&FileReport> = looked.files[from..].iter().collect();
@@ -371,6 +402,30 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option
     (Reason::Gap(GapReason::Disk), None)
 }
 
+/// The file that had what a gap lacks, where that is damaged: the number of its report, when it began, and
+/// whether its report says so already.
+pub(super) fn damaged(gap: &NumberGap, stores: &[Explaining]) -> Option<(usize, i64, bool)> {
+    let run = first_four(&gap.id.run_id);
+    let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
+    stores.iter().find_map(|store| {
+        let own: Vec<&Numbered> = store.files.iter().filter(|file| file.run == run).collect();
+        let around = between(gap, &own);
+        let lies = |file: &&&Numbered| match (around, file.reach) {
+            (Some((after, until)), _) if after == until => file.number == after,
+            (Some((after, until)), _) => (after..until).contains(&file.number),
+            (None, Some((begin_ns, end_ns))) => begin_ns <= gap.span.1 && from_ns <= end_ns,
+            (None, None) => false,
+        };
+        // Where one of them is gone, that may have had it.
+        let there = own.iter().filter(lies).count() as u64;
+        let is_whole = around.is_none_or(|(after, until)| {
+            after == until || u64::from(until.saturating_sub(after.max(1))) == there
+        });
+        let file = own.iter().filter(lies).find(|file| is_whole && file.reach.is_some())?;
+        Some((file.report, file.begin_ns, file.is_stated))
+    })
+}
+
 /// The numbers of the files around a gap, if both are of this store; 0: none is in front of it. Where they
 /// are known they count: times may step back.
 fn between(gap: &NumberGap, own: &[&Numbered]) -> Option<(u32, u32)> {
@@ -440,7 +495,18 @@ mod tests {
     fn numbered(number: u32, is_loose: bool) -> Numbered {
         let begin_ns = i64::from(number) * 100;
         let (report, span) = (usize::MAX, (begin_ns, begin_ns + 99));
-        Numbered { report, name: PathBuf::new(), run: [1; 4], number, begin_ns, span, is_loose }
+        let name = PathBuf::new();
+        Numbered {
+            report,
+            name,
+            run: [1; 4],
+            number,
+            begin_ns,
+            span,
+            is_loose,
+            reach: None,
+            is_stated: false,
+        }
     }
 
     fn check(files: &[(u32, bool)], (before, span): (Option<usize>, (i64, i64)), expected: Reason) {

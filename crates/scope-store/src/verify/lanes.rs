@@ -14,7 +14,7 @@
 use super::report::{Missing, Reason};
 use scope_packet::segment::Foot;
 use scope_packet::{DropReason, GapReason};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stretches of one lane that are remembered; beyond, the two oldest are taken as final.
 const STRETCHES_MAX: usize = 1 << 16;
@@ -41,6 +41,8 @@ pub(super) struct Seen {
     pub(super) stated: u64,
     /// Packets that its lane had dropped by its end, as its statistics say; 0: it has none.
     pub(super) dropped: u64,
+    /// It can't be read: its file counts none of its packets.
+    pub(super) is_damaged: bool,
 }
 
 /// Segments whose packets follow each other without a gap.
@@ -66,6 +68,9 @@ struct Lane {
     counted: u64,
     /// File and times of the first and the last segment with a loss that a packet states.
     stated_in: Option<(usize, i64, i64)>,
+    /// Segments that can't be read, and of which no copy was met yet that can: by the number of their first
+    /// packet.
+    unread: BTreeSet<u64>,
     /// By file: packets that a filter left out, and the times of the segments that they were left out of.
     left_out: BTreeMap<usize, (u64, i64, i64)>,
 }
@@ -82,15 +87,16 @@ impl Lane {
 
     /// A copy of a segment that is there: if it reaches farther, it takes the other's place. So it is where
     /// the disk failed a file in the middle of a segment, which another file then got from its first packet
-    /// on.
-    fn take_longer(&mut self, seen: Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) {
+    /// on. Returns how many packets of the two stand twice.
+    fn take_longer(&mut self, seen: Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
         let (begin, end) = (seen.foot.first_packet, seen.foot.end());
         let known = self.stretches.range(..=begin).next_back().map(|(_, stretch)| *stretch);
         let shorter = |known: &Stretch| known.last.foot.first_packet == begin && known.end() < end;
-        let Some(known) = known.filter(shorter) else { return };
+        let packets = u64::from(seen.foot.packets);
+        let Some(known) = known.filter(shorter) else { return packets };
         let next = self.stretches.range(begin.saturating_add(1)..).next().map(|(_, stretch)| *stretch);
         if next.is_some_and(|next| next.first.foot.first_packet < end) {
-            return;
+            return packets;
         }
         let is_alone = known.first.foot.first_packet == begin;
         let mut stretch = Stretch { first: if is_alone { seen } else { known.first }, last: seen };
@@ -104,6 +110,7 @@ impl Lane {
             stretch.last = next.last;
         }
         self.stretches.insert(stretch.first.foot.first_packet, stretch);
+        packets.min(u64::from(known.last.foot.packets))
     }
 }
 
@@ -134,6 +141,8 @@ pub(super) struct Lanes {
     gaps: Vec<NumberGap>,
     /// Segments that were met twice.
     pub(super) twice: u64,
+    /// Packets that were counted twice.
+    pub(super) packets_twice: u64,
 }
 
 impl Lanes {
@@ -149,7 +158,14 @@ impl Lanes {
             || behind.is_some_and(|behind| behind.first.foot.first_packet < stretch.end());
         if overlaps {
             self.twice += 1;
-            return lane.take_longer(seen, id, &mut self.losses);
+            let packets = lane.take_longer(seen, id, &mut self.losses);
+            if !seen.is_damaged && !lane.unread.remove(&begin) {
+                self.packets_twice = self.packets_twice.saturating_add(packets);
+            }
+            return;
+        }
+        if seen.is_damaged {
+            lane.unread.insert(begin);
         }
         if seen.stated > 0 {
             lane.stated = lane.stated.saturating_add(seen.stated);
@@ -323,7 +339,7 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        Seen { foot, file: first_packet as usize, holes: 0, stated: 0, dropped: 0 }
+        Seen { foot, file: first_packet as usize, holes: 0, stated: 0, dropped: 0, is_damaged: false }
     }
 
     fn find(segments: &[Seen]) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {

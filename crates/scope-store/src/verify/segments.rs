@@ -78,7 +78,7 @@ pub(super) fn look(
                 let id = LaneId { run_id: foot.run_id, lane: foot.lane };
                 let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
                 report.lack(missing(id, reason, u64::from(foot.packets), span));
-                seen.push(Seen { foot, file, holes, stated: 0, dropped: 0 });
+                seen.push(Seen { foot, file, holes, stated: 0, dropped: 0, is_damaged: true });
             }
         }
     }
@@ -117,7 +117,7 @@ fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Ve
             }
             report.steps_back += u64::from(foot.unordered);
             last_ns = foot.last_ns;
-            seen.push(Seen { foot, file, holes: 0, stated: 0, dropped: 0 });
+            seen.push(Seen { foot, file, holes: 0, stated: 0, dropped: 0, is_damaged: false });
         }
         // While a run writes, what isn't flushed yet is on its way.
         if report.progress == Progress::Left && cut != Cut::default() {
@@ -226,7 +226,9 @@ fn segment(
     let segment = stored.read_segment(index, buffer)?;
     let (steps_back, stated) = course(&segment);
     let dropped = segment.statistics().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
-    Ok(Found { seen: Seen { foot: *segment.foot(), file, holes: 0, stated, dropped }, steps_back })
+    let foot = *segment.foot();
+    let seen = Seen { foot, file, holes: 0, stated, dropped, is_damaged: false };
+    Ok(Found { seen, steps_back })
 }
 
 /// How often times step back in a segment, and how many packets its packets state to be lost.

@@ -192,7 +192,7 @@ fn total(report: &Report) -> String {
             parts.push(format!("{} {words}", number(of(verdict))));
         }
     }
-    let packets = counted(files.iter().map(|file| file.packets).sum(), "packet");
+    let packets = counted(report.packets(), "packet");
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     format!("{} with {packets}{parts}", counted(files.len() as u64, "file"))
 }
@@ -201,7 +201,7 @@ fn total(report: &Report) -> String {
 pub fn object(report: &Report) -> Value {
     json!({
         "verdict": report.verdict().name(),
-        "packets": report.files.iter().map(|file| file.packets).sum::<u64>(),
+        "packets": report.packets(),
         "bytes": report.files.iter().map(|file| file.bytes).sum::<u64>(),
         "segments_twice": report.twice,
         "volumes_missing": report.partial.iter().map(partial_object).collect::<Vec<_>>(),
