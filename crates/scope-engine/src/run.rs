@@ -379,7 +379,7 @@ impl Run {
         }
         self.tell_of_commands(watch, &mut warnings);
         self.tell_of_refused(&mut refused, watch);
-        let mut status = taker.take(&self.shared);
+        let mut status = taker.take_last(&self.shared);
         self.tell_of_disorder(&status, watch, &mut warnings);
         health.look_at_nics(&mut status);
         for warning in health.cuts() {

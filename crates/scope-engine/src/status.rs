@@ -236,6 +236,17 @@ impl StatusTaker {
         }
     }
 
+    /// Looks for the last time, at the end of the run: of its volumes the rate is that of the whole run.
+    pub(crate) fn take_last(&mut self, shared: &Shared) -> Status {
+        let mut status = self.take(shared);
+        let seconds = status.elapsed_s.max(1e-9);
+        for report in &mut status.stores {
+            report.bytes_per_s = report.stored.bytes as f64 / seconds;
+            report.has_ended = true;
+        }
+        status
+    }
+
     fn dump(&mut self, dump: &OpenDump, clock_ns: i64, seconds: f64) -> DumpStatus {
         let now = dump.progress.written();
         let (packets_per_s, bits_per_s) = rates(self.dumps.entry(dump.id).or_default(), now, seconds);

@@ -290,10 +290,10 @@ facts! {
         deleted: Amount,
         /// how long ago the oldest packet that is still to be written was captured, ms
         behind_ms: u64,
-        /// captured bytes that it stored per second since the last look
+        /// captured bytes that it stored per second since the last look; in `end` those of the whole run
         bytes_per_s: u64,
-        /// how far it reaches back: at this rate, if it has a budget and is written, else with what it has, s; null: it
-        /// is empty
+        /// how far it reaches back: at this rate, if it has a budget and is written, else (so in `end`) with what it
+        /// has, s; null: it is empty
         reaches_back_s: Option<u64>,
         /// bytes that it may take; null: no bound but free space
         budget: Option<u64>,

@@ -21,8 +21,13 @@ impl Account {
         Account { report, news: VecDeque::new(), missed: Amount::default(), missed_span_ns: None }
     }
 
-    /// Notes something that people should know.
+    /// Notes something that people should know; of what was deleted it counts what the run had stored.
     pub fn note(&mut self, news: News) {
+        if let News::Deleted(deleted) = &news
+            && deleted.own
+        {
+            self.report.deleted_own = self.report.deleted_own.plus(deleted.amount());
+        }
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }

@@ -317,8 +317,9 @@ impl Inventory {
                     break;
                 }
             }
-            let untimely = self.is_untimely(at);
-            self.deleted.push(Deleted { name, totals: self.totals[at], bytes: file.taken, why, untimely });
+            let (own, untimely) = (file.name.run() == self.run.0, self.is_untimely(at));
+            let (totals, bytes) = (self.totals[at], file.taken);
+            self.deleted.push(Deleted { name, totals, bytes, why, own, untimely });
             gone.push(at);
         }
         gone.sort_unstable();

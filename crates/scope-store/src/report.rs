@@ -91,6 +91,8 @@ pub struct VolumeReport {
     pub behind_ns: i64,
     /// Deleted to keep the bounds, by this run.
     pub deleted: Amount,
+    /// The part of it that this run had stored.
+    pub deleted_own: Amount,
     /// Bytes that it may take.
     pub budget: Option<u64>,
     /// Bytes that it takes, reserves included.
@@ -101,8 +103,11 @@ pub struct VolumeReport {
     pub newest_ns: Option<i64>,
     /// Its files.
     pub files: u64,
-    /// Captured bytes that it stored per second since the last look; filled in by whoever looks.
+    /// Captured bytes that it stored per second since the last look, at the end of the run in all of it; filled in
+    /// by whoever looks.
     pub bytes_per_s: f64,
+    /// The run is over, and nothing more comes; filled in by whoever looks.
+    pub has_ended: bool,
     /// Where it stands.
     pub state: VolumeState,
     /// Why it fails, or has no room.
@@ -150,7 +155,7 @@ impl VolumeReport {
     /// is empty.
     pub fn reach_ns(&self) -> Option<i64> {
         match self.budget {
-            Some(budget) if self.bytes_per_s >= 1.0 => {
+            Some(budget) if self.bytes_per_s >= 1.0 && !self.has_ended => {
                 Some((budget as f64 / self.bytes_per_s * 1e9).min(i64::MAX as f64) as i64)
             }
             _ => Some(self.newest_ns?.saturating_sub(self.oldest_ns?)),
@@ -169,7 +174,9 @@ pub struct Deleted {
     pub bytes: u64,
     /// The bound that it stood against, in words.
     pub why: &'static str,
-    /// This run had stored it, and it went only since its times are old.
+    /// This run had stored it.
+    pub own: bool,
+    /// That, and it went only since its times are old.
     pub untimely: bool,
 }
 

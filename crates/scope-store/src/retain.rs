@@ -4,7 +4,7 @@
 //! ```text
 //! files by the end of their span, oldest first, of all runs
 //!   grows            stays; it counts with all that it may grow to
-//!   has no line yet  stays until it is in the chain
+//!   has no line yet  stays until it is in the chain; nothing newer goes in its place
 //!   is held          stays
 //!   older than age   goes
 //!   else             goes while budget or free space isn't met; the first one that need not go ends it
@@ -55,7 +55,7 @@ pub struct Kept {
     pub taken: u64,
     /// What it may take in the end, bytes; only looked at while it grows.
     pub reserve: u64,
-    /// It must not go yet.
+    /// It must not go yet, and may soon.
     pub stays: bool,
 }
 
@@ -224,20 +224,25 @@ impl Bounds {
     }
 
     fn all_that_helps(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Try {
-        let may_go = |&at: &usize| !files[at].name.is_growing() && !files[at].stays;
-        let mut order: Vec<usize> = (0..files.len()).filter(may_go).collect();
+        let is_whole = |&at: &usize| !files[at].name.is_growing();
+        let mut order: Vec<usize> = (0..files.len()).filter(is_whole).collect();
         order.sort_unstable_by_key(|&at| (files[at].max_ns, files[at].min_ns, &files[at].name));
         let mut tried = Try { go: Vec::new(), over: self.over(files, state), held_bytes: 0, held_files: 0 };
         let young_ns = self.age_ns.map(|age_ns| state.now_ns.saturating_sub(age_ns));
+        let mut waits = false;
         for at in order {
             let file = &files[at];
             let too_old = young_ns.is_some_and(|young_ns| file.max_ns < young_ns);
-            if !too_old && tried.over.is_met() {
+            if !too_old && (waits || tried.over.is_met()) {
                 break;
             }
             if held(file.min_ns, file.max_ns) {
                 tried.held_bytes = tried.held_bytes.saturating_add(file.taken);
                 tried.held_files += 1;
+                continue;
+            }
+            if file.stays {
+                waits |= !tried.over.is_met(); // its turn comes, before what is newer
                 continue;
             }
             tried.over.give_back(file.taken);
@@ -389,6 +394,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_newer_goes_in_place_of_a_file_that_may_go_soon() {
+        let mut files =
+            vec![file(1, 0, 10, 10, false), file(2, 20, 30, 10, false), file(3, 40, 50, 10, false)];
+        files[1].stays = true;
+        assert_eq!(budget(31).verdict(&files, &state(10), nothing_held).go, [0]);
+        let lack = Lack { bound: Bound::Budget, bytes: MIB, held_bytes: 0, held_files: 0 };
+        let verdict = budget(31).verdict(&files, &state(11), nothing_held);
+        assert_eq!(verdict, Verdict { go: vec![], lack: Some(lack) }, "the third one isn't the next");
+        let old = Bounds { age_ns: Some(100 * 1_000_000_000), ..budget(31) };
+        assert_eq!(old.verdict(&files, &state(10), nothing_held).go, [0, 2], "what is too old goes at once");
+        files[1].stays = false;
+        assert_eq!(budget(31).verdict(&files, &state(11), nothing_held).go, [0, 1]);
+    }
+
+    #[test]
     fn what_is_too_old_goes_whatever_room_there_is() {
         let files = [file(1, 0, 899, 10, false), file(2, 0, 900, 10, false), file(3, 1, 2, 10, true)];
         let bounds = Bounds { age_ns: Some(100 * 1_000_000_000), ..budget(900) };
@@ -499,11 +519,12 @@ mod tests {
                 let file = &files[*at];
                 is_left(at) && !grows(file) && !held(file.min_ns, file.max_ns)
             };
-            let oldest = (0..files.len())
-                .filter(may_go)
-                .min_by_key(|&at| (files[at].max_ns, files[at].min_ns, files[at].name.clone()));
+            let turn = |&at: &usize| (files[at].max_ns, files[at].min_ns, files[at].name.clone());
+            let next = (0..files.len()).filter(may_go).min_by_key(turn);
+            let waits = next.is_some_and(|at| files[at].stays);
+            let oldest = (0..files.len()).filter(may_go).filter(|&at| !files[at].stays).min_by_key(turn);
             match oldest {
-                Some(at) if !met || files[at].max_ns < young => gone.push(at),
+                Some(at) if !(met || waits) || files[at].max_ns < young => gone.push(at),
                 _ if met => return gone,
                 _ if state.wanted > 0 => return naive(bounds, files, &State { wanted: 0, ..*state }, held),
                 _ if free < i128::from(free_min) => {
@@ -516,9 +537,11 @@ mod tests {
     }
 
     fn some_file() -> impl Strategy<Value = Kept> {
-        (1..9u32, 0..50i64, 0..30i64, 0..20u64, 0..20u64, prop::bool::weighted(0.2)).prop_map(
-            |(number, min, len, mib, reserve, growing)| Kept {
+        let rarely = || prop::bool::weighted(0.2);
+        (1..9u32, 0..50i64, 0..30i64, 0..20u64, 0..20u64, rarely(), rarely()).prop_map(
+            |(number, min, len, mib, reserve, growing, stays)| Kept {
                 reserve: reserve * MIB,
+                stays,
                 ..file(number, min, min + len, mib, growing)
             },
         )
@@ -550,7 +573,7 @@ mod tests {
             };
             let verdict = bounds.verdict(&files, &state, held);
             prop_assert_eq!(&verdict.go, &naive(&bounds, &files, &state, &held));
-            let may_go = |at: &usize| !files[*at].name.is_growing() && !held(files[*at].min_ns, files[*at].max_ns);
+            let may_go = |at: &usize| !files[*at].name.is_growing() && !files[*at].stays && !held(files[*at].min_ns, files[*at].max_ns);
             prop_assert!(verdict.go.iter().all(may_go));
         }
 

@@ -23,13 +23,14 @@ use clap::CommandFactory;
 use files::{Came, Files};
 use scope_engine::{Control, EngineError, Order, Summary};
 use scope_events::now_ns;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Sentence, Setting, sentence};
 use scope_folder::Folder;
 use scope_rights::{RightsError, RightsPlan, User, UserChoice};
 use scope_source::spec::{self, SourceSpec};
 use scope_spelling::printable::json_line;
 use scope_store::imports::Imported;
 use scope_store::volume::Store;
+use scope_store::{Amount, VolumeReport};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -85,6 +86,7 @@ pub fn import(args: &ImportArgs) -> u8 {
     };
     let came = files.came();
     let mut faults = lacks(&summary, &came);
+    faults.extend(gone(args, &summary));
     let signal = signal.load(Ordering::Relaxed);
     let is_all_in = signal == 0 && is_all_in(&summary) && came.iter().all(|file| file.has_ended);
     if is_all_in {
@@ -93,7 +95,7 @@ pub fn import(args: &ImportArgs) -> u8 {
         faults.push(Fault::whole("not everything is in the store"));
     }
     let text = match args.json {
-        true => format!("{}\n", json_line(&object(&summary, &came, run_id, is_all_in).to_string())),
+        true => format!("{}\n", json_line(&object(&summary, &came, run_id, is_all_in, &faults).to_string())),
         false => in_words(&summary, &came, &stores, run_id),
     };
     let code = print_text(&text);
@@ -257,10 +259,43 @@ fn listen(control: &Arc<Control>, signal: &Arc<AtomicI32>) -> std::io::Result<()
     Ok(())
 }
 
-/// Whether everything that was read is on the disk.
+/// Whether everything that was read is on the disk, and stays there.
 fn is_all_in(summary: &Summary) -> bool {
-    let stored: u64 = summary.stores.iter().map(|volume| volume.stored.packets).sum();
-    summary.failures.is_empty() && stored == summary.received.packets
+    let (stored, gone) =
+        (sum_of(summary, |volume| volume.stored), sum_of(summary, |volume| volume.deleted_own));
+    summary.failures.is_empty() && stored == summary.received.packets && gone == 0
+}
+
+/// Packets of all volumes.
+fn sum_of(summary: &Summary, amount: fn(&VolumeReport) -> Amount) -> u64 {
+    summary.stores.iter().map(|volume| amount(volume).packets).sum()
+}
+
+/// That bounds have deleted what the import stored.
+fn gone(args: &ImportArgs, summary: &Summary) -> Option<Fault> {
+    let (stored, gone) =
+        (sum_of(summary, |volume| volume.stored), sum_of(summary, |volume| volume.deleted_own));
+    if gone == 0 {
+        return None;
+    }
+    let cause = format!(
+        "{} of the {} that this import stored are deleted again: the bounds of the store leave no room for \
+         packets that old; no file is noted",
+        number(gone),
+        counted(stored, "packet")
+    );
+    let bounds = [
+        ("raise ", "store-budget", &args.store_budget),
+        ("raise ", "store-age", &args.store_age),
+        ("lower ", "store-min-free", &args.store_min_free),
+    ];
+    let given = bounds.into_iter().filter(|(_, _, values)| !values.is_empty());
+    let mut remedy = Sentence::default();
+    for (verb, key, _) in given {
+        remedy.0.extend([verb.into(), Setting::of(key).into(), ", or ".into()]);
+    }
+    remedy.0.push("import into a folder of its own".into());
+    Some(Fault::whole(cause).remedy(remedy))
 }
 
 /// What of the files isn't in the store, or not as it was.
@@ -333,20 +368,24 @@ fn in_words(summary: &Summary, came: &[Came], stores: &[PathBuf], run_id: [u8; 1
             size(file.bytes)
         ));
     }
-    let sum = |count: fn(&scope_store::VolumeReport) -> u64| summary.stores.iter().map(count).sum::<u64>();
-    let stored = sum(|volume| volume.stored.packets);
+    let (stored, gone) =
+        (sum_of(summary, |volume| volume.stored), sum_of(summary, |volume| volume.deleted_own));
+    let left = stored.saturating_sub(gone);
     let shown: Vec<String> = stores.iter().map(|path| path.display().to_string()).collect();
     let run = &id(run_id)[..8];
-    text.push_str(&format!("{} in {} by run {run}\n", counted(stored, "packet"), shown.join(", ")));
-    let deleted = sum(|volume| volume.deleted.packets);
-    if deleted > 0 {
-        text.push_str(&format!("{} deleted to keep the bounds, the oldest first\n", number(deleted)));
+    text.push_str(&format!("{} in {} by run {run}\n", counted(left, "packet"), shown.join(", ")));
+    let of_others = sum_of(summary, |volume| volume.deleted).saturating_sub(gone);
+    if of_others > 0 {
+        let text_of_others = counted(of_others, "packet");
+        text.push_str(&format!(
+            "{text_of_others} of earlier runs deleted to keep the bounds, the oldest first\n"
+        ));
     }
     text
 }
 
 /// The same for programs: the summary of a run, with its files.
-fn object(summary: &Summary, came: &[Came], run_id: [u8; 16], noted: bool) -> Value {
+fn object(summary: &Summary, came: &[Came], run_id: [u8; 16], noted: bool, faults: &[Fault]) -> Value {
     let file = |file: &Came| {
         json!({
             "name": file.name, "packets": file.packets, "bytes": file.bytes, "whole": file.is_whole,
@@ -354,6 +393,11 @@ fn object(summary: &Summary, came: &[Came], run_id: [u8; 16], noted: bool) -> Va
         })
     };
     let mut object = summary.to_json();
+    if let Some(failures) = object["failures"].as_array_mut() {
+        let told: Vec<Value> = faults.iter().map(|fault| fault.to_string().into()).collect();
+        let new: Vec<Value> = told.into_iter().filter(|text| !failures.contains(text)).collect();
+        failures.extend(new);
+    }
     object["run_id"] = id(run_id).into();
     object["files"] = came.iter().map(file).collect();
     object

@@ -391,6 +391,50 @@ fn bounds_of_the_store_hold_and_deletions_are_told_and_logged() {
 }
 
 #[test]
+fn an_import_whose_packets_bounds_delete_again_is_a_failure_and_notes_nothing() {
+    let place = Place::new();
+    let file = write(&place, "in.pcapng", &capture(&[ETHERNET], 1000, 0));
+    for round in 0..2 {
+        // Nothing keeps it from being tried again.
+        let done = import(&place, &["--store-age", "1h", &file]);
+        assert_eq!(done.code(), Some(1), "{round}: {}", done.stderr);
+        assert!(done.stdout.contains("\n0 packets in "), "{}", done.stdout);
+        let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("1,000 of the 1,000 packets that this import stored are deleted again"),
+            "{words}"
+        );
+        assert!(words.contains("raise --store-age, or import into a folder of its own"), "{words}");
+        assert_eq!(noted(&place.path("store")), Vec::<Value>::new());
+    }
+    // A part of it, for a budget.
+    let file = write(&place, "long.pcapng", &capture(&[ETHERNET], 120_000, 0));
+    let done = import(&place, &["--store-budget", "33MiB", "--json", &file]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let object: Value = serde_json::from_str(&done.stdout).unwrap();
+    let left = packets(&place.path("store"));
+    assert!(left > 0 && left < 120_000, "{left}");
+    assert_eq!(object["stores"][0]["deleted"]["packets"], 120_000 - left, "{object}");
+    assert_eq!(object["files"][0]["noted"], false);
+    let failures = object["failures"].to_string();
+    assert!(failures.contains("raise --store-budget, or import into a folder of its own"), "{failures}");
+    assert_eq!(noted(&place.path("store")), Vec::<Value>::new());
+}
+
+#[test]
+fn what_waits_for_the_chain_goes_before_what_is_newer() {
+    let place = Place::new();
+    let newer = write(&place, "newer.pcapng", &capture(&[ETHERNET], 120_000, 0));
+    let older = write(&place, "older.pcapng", &capture(&[ETHERNET], 120_000, -90_000));
+    let begun = imported(&place, &["--store-chain", "--store-file", "8MiB", &newer]);
+    let done = import(&place, &["--store-chain", "--store-budget", "48MiB", "--store-file", "8MiB", &older]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let run = &begun["run_id"].as_str().unwrap()[..8];
+    let left = stored(&place.path("store")).into_iter().filter(|path| text(path).contains(run)).count();
+    assert!(left > 0, "the older ones went first");
+}
+
+#[test]
 fn what_can_t_be_imported_is_refused_before_anything_is_made() {
     let place = Place::new();
     let good = write(&place, "good.pcapng", &capture(&[ETHERNET], 10, 0));

@@ -90,6 +90,22 @@ fn everything_that_came_is_in_the_store_and_other_programs_read_it() {
 }
 
 #[test]
+fn at_the_end_a_volume_says_its_rate_of_the_whole_run_and_how_far_its_packets_reach() {
+    let place = Place::new();
+    let store = place.path("store");
+    let source = "synth:rate=1k,time=3s"; // as fast as the clock goes
+    let summary = totals(&place, &["--source", source, "--store", text(&store), "--store-budget", "40MiB"]);
+    let lines = check_log(&place);
+    let end = lines.iter().find(|line| line["event"] == "end").expect("an end");
+    for volume in [&summary["stores"][0], &end["stores"][0]] {
+        let (rate, stored) = (volume["bytes_per_s"].as_u64(), volume["stored"]["bytes"].as_u64());
+        assert!(rate > Some(0) && rate < stored.map(|bytes| bytes / 2), "{volume}");
+        let reach_s = volume["reaches_back_s"].as_u64();
+        assert!(matches!(reach_s, Some(2..=3)), "{volume}");
+    }
+}
+
+#[test]
 fn two_link_types_are_two_files() {
     let place = Place::new();
     let store = place.path("store");
