@@ -26,6 +26,16 @@ fn refused(volume: &VolumeFacts, found: &mut Vec<Finding>) {
                 "Raise --store-budget",
             ],
         )
+    } else if has(&["lower --store-min-free"]) {
+        (
+            "store_full",
+            &[
+                "Let the store fill more of the file system: lower --store-min-free",
+                "Delete what others keep there, or move the store to another disk.",
+            ],
+        )
+    } else if has(&["raise --store-budget"]) {
+        ("store_full", &["Raise --store-budget, or write shorter files: a lower --store-file"])
     } else if has(&["os error 28", "os error 122", "No space", "no room"]) {
         (
             "store_full",

@@ -221,21 +221,7 @@ impl Stores {
 
     /// Why the run did not do all that its store promised.
     pub fn failures(&self, reports: &[VolumeReport]) -> Vec<Failure> {
-        let mut failures = Vec::new();
-        for report in reports {
-            let path = report.path.display();
-            if report.behind.packets > 0 {
-                let packets = counted(report.behind.packets, "packet");
-                failures.push(format!("the store in {path} did not write its last {packets}").into());
-            }
-            if report.missed.packets > 0 {
-                let packets = counted(report.missed.packets, "packet");
-                failures.push(format!("the store in {path} missed {packets}").into());
-            }
-            if let Some(error) = report.error.as_ref().filter(|_| report.state != VolumeState::Writing) {
-                failures.push(format!("the store in {path} could not write: {error}").into());
-            }
-        }
+        let mut failures: Vec<Failure> = reports.iter().flat_map(failures_of).map(Failure::from).collect();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             if thread.is_finished() && thread.join().is_err() {
@@ -245,6 +231,30 @@ impl Stores {
         }
         failures
     }
+}
+
+/// What a volume didn't do, in words.
+fn failures_of(report: &VolumeReport) -> Vec<String> {
+    let mut failures = Vec::new();
+    let path = report.path.display();
+    if report.behind.packets > 0 {
+        let packets = counted(report.behind.packets, "packet");
+        failures.push(format!("the store in {path} did not write its last {packets}"));
+    }
+    if report.missed.packets > 0 {
+        let packets = counted(report.missed.packets, "packet");
+        failures.push(format!("the store in {path} missed {packets}"));
+    }
+    let stored = report.stored.packets;
+    if report.crowded_out && stored > 0 && report.deleted_own.packets >= stored {
+        let packets = counted(stored, "packet");
+        failures
+            .push(format!("the store in {path} has deleted all {packets} that it wrote: there was no room"));
+    }
+    if let Some(error) = report.error.as_ref().filter(|_| report.state != VolumeState::Writing) {
+        failures.push(format!("the store in {path} could not write: {error}"));
+    }
+    failures
 }
 
 /// What is behind, made exact: `published` is what the workers stored by now.
@@ -298,5 +308,25 @@ fn log(events: &Events, volume: &str, news: News, notices: &mut Vec<Notice>) {
             notices.push(Notice::Note(recovery_told::words(&volume, &report)));
         }
         News::Warning(text) => notices.push(Notice::Warning(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_deleted_all_that_the_run_stored_for_lack_of_room_is_a_failure() {
+        let report = |stored, deleted, crowded_out| VolumeReport {
+            stored: Amount::new(stored, 0),
+            deleted_own: Amount::new(deleted, 0),
+            crowded_out,
+            ..VolumeReport::default()
+        };
+        let all = failures_of(&report(17_829, 17_829, true));
+        assert!(all.len() == 1 && all[0].contains("has deleted all 17,829 packets"), "{all:?}");
+        for fine in [report(17_829, 17_828, true), report(17_829, 17_829, false), report(0, 0, true)] {
+            assert_eq!(failures_of(&fine), [""; 0], "{fine:?}");
+        }
     }
 }

@@ -27,6 +27,7 @@ impl Account {
             && deleted.own
         {
             self.report.deleted_own = self.report.deleted_own.plus(deleted.amount());
+            self.report.crowded_out |= !deleted.is_too_old();
         }
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();

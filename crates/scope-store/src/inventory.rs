@@ -244,9 +244,13 @@ impl Inventory {
             if (!verdict.go.is_empty() || self.forget_damaged(disk)) && attempt < 5 {
                 continue;
             }
-            let bound = match lack.bound {
-                Bound::Budget => "the budget of the store",
-                Bound::Free => "the free space of its file system",
+            let (bound, remedy) = match lack.bound {
+                Bound::Budget => ("the budget of the store", "raise --store-budget"),
+                Bound::Free if self.bounds.min_free.is_some() => (
+                    "the free space of its file system",
+                    "lower --store-min-free, or delete what others keep there",
+                ),
+                Bound::Free => ("the free space of its file system", "delete what others keep there"),
             };
             let words = match lack.held_files {
                 0 if self.damaged_bytes() > 0 => format!(
@@ -256,7 +260,10 @@ impl Inventory {
                     size(self.damaged_bytes()),
                     counted(self.damaged.len() as u64, "file")
                 ),
-                0 => format!("no room: {bound} lacks {}, and no file is left to delete", size(lack.bytes)),
+                0 => format!(
+                    "no room: {bound} lacks {}, and no file is left to delete; {remedy}",
+                    size(lack.bytes)
+                ),
                 files => format!(
                     "no room: {bound} lacks {}, and holds keep {} of {}; remove a hold, or raise the bound",
                     size(lack.bytes),
@@ -421,6 +428,23 @@ mod tests {
         inventory.bounds = budget(1 << 20);
         assert!(inventory.make_room(&mut *disk, &volume, 0).is_ok());
         assert_eq!(inventory.used(), 1 << 20);
+    }
+
+    #[test]
+    fn where_there_is_no_room_the_bound_that_would_help_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (volume, mut disk) = volume(folder.path());
+        let mut words = |bounds: Bounds, wanted: u64| {
+            let (mut inventory, _) = Inventory::look(&mut *disk, bounds, true).unwrap();
+            inventory.make_room(&mut *disk, &volume, wanted).unwrap_err().words
+        };
+        let budget = words(budget(1 << 20), 1 << 20);
+        assert!(budget.ends_with("no file is left to delete; raise --store-budget"), "{budget}");
+        let all = Bounds { min_free: Some(SizeOrShare::Bytes(u64::MAX / 4)), ..Bounds::default() };
+        let free = words(all, 0);
+        assert!(free.ends_with("; lower --store-min-free, or delete what others keep there"), "{free}");
+        let others = words(Bounds::default(), u64::MAX / 4);
+        assert!(others.ends_with("to delete; delete what others keep there"), "{others}");
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct VolumeReport {
     pub deleted: Amount,
     /// The part of it that this run had stored.
     pub deleted_own: Amount,
+    /// Some of that went since there was no room, not for its age.
+    pub crowded_out: bool,
     /// Bytes that it may take.
     pub budget: Option<u64>,
     /// Bytes that it takes, reserves included.
@@ -181,6 +183,11 @@ pub struct Deleted {
 }
 
 impl Deleted {
+    /// Whether it went for its age.
+    pub fn is_too_old(&self) -> bool {
+        self.why == "--store-age"
+    }
+
     /// Packets that it held.
     pub fn amount(&self) -> Amount {
         self.totals.map_or(Amount::default(), |totals| Amount::new(totals.packets, totals.block_bytes))

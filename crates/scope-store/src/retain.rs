@@ -24,6 +24,7 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_spelling::figures::size;
 use scope_spelling::values::{PPM, SizeOrShare};
+use std::path::Path;
 
 /// Set aside for what isn't a file's: the mark, holds, the chain, folders.
 pub const ASIDE_BYTES: u64 = 1 << 20;
@@ -157,8 +158,12 @@ impl Bounds {
         bytes - bytes % FILE_ALIGN
     }
 
-    /// What can't be meant, for files of `file_bytes` on a file system of `total` bytes.
-    pub fn faults(&self, file_bytes: u64, total: u64) -> Vec<Fault> {
+    /// What can't be meant, for files of `file_bytes` in `folder`, on a file system of `total` bytes.
+    pub fn faults(&self, folder: &Path, file_bytes: u64, total: u64) -> Vec<Fault> {
+        if total == 0 {
+            let cause = format!("the file system of {} has no room at all: none of a disk", folder.display());
+            return vec![Fault::of("store").cause(cause).remedy("choose a folder on a disk")];
+        }
         let mut faults = Vec::new();
         let least = file_bytes.saturating_mul(FILES_MIN).saturating_add(ASIDE_BYTES);
         let files =
@@ -184,10 +189,11 @@ impl Bounds {
         let left = total.saturating_sub(free);
         if left < least {
             let cause = format!(
-                "with {} free, {} of the file system's {} are left: less than {files}",
+                "with {} free, {} of the {} of the file system of {} are left: less than {files}",
                 size(free),
                 size(left),
-                size(total)
+                size(total),
+                folder.display()
             );
             let (key, other) = match self.min_free {
                 Some(_) => ("store-min-free", "leave less free"),
@@ -454,8 +460,11 @@ mod tests {
     #[test]
     fn bounds_without_room_for_four_files_are_refused_with_the_numbers() {
         let check = |bounds: Bounds, file_mib: u64, expected: &[&str]| {
-            let faults: Vec<String> =
-                bounds.faults(file_mib * MIB, TOTAL).iter().map(ToString::to_string).collect();
+            let faults: Vec<String> = bounds
+                .faults(Path::new("/s"), file_mib * MIB, TOTAL)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             assert_eq!(faults, expected);
         };
         check(budget(17), 4, &[]);
@@ -481,8 +490,10 @@ mod tests {
         check(
             free,
             4,
-            &["--store-min-free: with 990 MiB free, 10 MiB of the file system's 1000 MiB are left: \
-               less than 4 files of 4 MiB and 1 MiB beside them; leave less free"],
+            &[
+                "--store-min-free: with 990 MiB free, 10 MiB of the 1000 MiB of the file system of /s are left: \
+               less than 4 files of 4 MiB and 1 MiB beside them; leave less free",
+            ],
         );
         check(
             Bounds { age_ns: Some(0), ..Bounds::default() },
@@ -492,9 +503,18 @@ mod tests {
         check(
             Bounds::default(),
             300,
-            &["--store: with 50 MiB free, 950 MiB of the file system's 1000 MiB are left: \
+            &["--store: with 50 MiB free, 950 MiB of the 1000 MiB of the file system of /s are left: \
                less than 4 files of 300 MiB and 1 MiB beside them; choose a larger file system, or write --store-file 237MiB"],
         );
+    }
+
+    #[test]
+    fn a_file_system_without_any_room_is_refused_as_one_of_no_disk() {
+        let faults = Bounds::default().faults(Path::new("/proc/x"), FILE_BYTES_MIN, 0);
+        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let expected = "--store: the file system of /proc/x has no room at all: none of a disk; \
+                        choose a folder on a disk";
+        assert_eq!(text, [expected]);
     }
 
     /// The same decision, a file at a time, with sums made anew each time.

@@ -142,7 +142,8 @@ fn refused(done: &Done, words: &[&str]) {
 fn a_run_that_can_never_write_anything_is_refused_with_the_remedy() {
     let place = Place::new();
     let source = input(&place);
-    let remedy = ["nothing would be written", "--trigger EXPR", "--ring-out FILE", "--summary json"];
+    let remedy =
+        ["nothing would be written", "--trigger EXPR", "--store DIR", "--ring-out FILE", "--summary json"];
     refused(&finish(in_words(&place, &["--source", &source])), &remedy);
     let one = place.path("one.pcapng");
     let one = one.to_str().unwrap();

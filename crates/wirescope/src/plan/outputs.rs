@@ -85,10 +85,22 @@ pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faul
             (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
         let fault = Fault::of("source")
             .cause("nothing would be written of the capture file: no trigger starts a dump");
-        let at_the_end = " for what is in the ring at the end, or ";
+        let at_the_end = " for what is in the ring at the end, ";
+        let store = Setting::of("store").example("DIR");
         faults.add(
             fault
-                .remedy(sentence![add(), trigger, ", or ", ring_out, at_the_end, summary, " to count"])
+                .remedy(sentence![
+                    add(),
+                    trigger,
+                    ", ",
+                    store,
+                    " for all of it, ",
+                    ring_out,
+                    at_the_end,
+                    "or ",
+                    summary,
+                    " to count"
+                ])
                 .missing(),
         );
     }

@@ -63,7 +63,7 @@ pub fn plan(
         let bounds = bounds.get(index).copied().unwrap_or_default();
         let file_bytes = file_bytes(args, index, faults).unwrap_or_else(|| default_file(&bounds, total));
         if faults.is_empty() {
-            for fault in bounds.faults(file_bytes, total) {
+            for fault in bounds.faults(&folder, file_bytes, total) {
                 faults.add(fault);
             }
         }
