@@ -75,7 +75,7 @@ fn a_disk_of_the_store_that_was_too_slow_or_failed_is_a_place_of_loss() {
     let found = other("full", &format!("{no_room}lower --store-min-free, or delete what others keep there"));
     check(&found, "store_full", Stage::Store, Sureness::Certain, 100, "lower --store-min-free");
     let found = other("full", &format!("{no_room}delete what others keep there"));
-    check(&found, "store_full", Stage::Store, Sureness::Certain, 100, "move the store to another disk");
+    check(&found, "store_full", Stage::Store, Sureness::Certain, 100, "delete what others keep there");
     let found = other("stalled", "the disk has not answered for 5 s");
     check(&found, "store_stalled", Stage::Store, Sureness::Certain, 100, "/proc/pressure/io");
     let found = other("failing", "the folder isn't at its path any more: it was unmounted, moved or removed");

@@ -341,10 +341,11 @@ fn without_rights_and_spare_sockets_it_ends_with_the_remedy() {
         seen.wait_for("va", InterfaceState::Refused, 1);
     });
     assert_eq!(ended.iter().map(|ended| ended.kept.packets.len()).sum::<usize>(), 300);
-    for ended in &ended {
-        let said = ended.error.as_ref().expect("nothing can come any more").to_string();
-        assert!(said.contains("'va'") && said.contains("spare="), "{said}");
-    }
+    // The other worker may be stopped before it has met that.
+    let said: Vec<String> =
+        ended.iter().filter_map(|ended| ended.error.as_ref()).map(ToString::to_string).collect();
+    assert!(!said.is_empty(), "nothing can come any more");
+    assert!(said.iter().all(|said| said.contains("'va'") && said.contains("spare=")), "{said:?}");
     assert!(seen.news.lock().unwrap().iter().any(|news| news.text.contains("spare=")));
 }
 
