@@ -118,7 +118,7 @@ fn appended(place: &Place, workspace: &Workspace, stores: bool) -> Result<Append
     finished.check_packets(finished.received())?;
     if stores {
         check_shared_out(&finished)?;
-        // Where the disk has little room, the oldest go meanwhile.
+        // A fast store takes more than its budget: the oldest go meanwhile.
         let volume = stored_run::volume(&finished)?;
         let there = packets(volume, "stored") - packets(volume, "deleted");
         stored_run::check_undamaged(workspace, &place.path("store"), there)?;
