@@ -1,6 +1,6 @@
 //! What a volume counts, and what it has to tell.
 
-use crate::report::{Amount, News, VolumeReport, VolumeState};
+use crate::report::{Amount, Deleted, News, VolumeReport, VolumeState};
 use crate::volumes::{NEWS_MAX, Shared, missed_span_ns, there_span_ns, wider};
 use scope_ring::{Missed, Pinned, Ring};
 use std::collections::VecDeque;
@@ -21,14 +21,17 @@ impl Account {
         Account { report, news: VecDeque::new(), missed: Amount::default(), missed_span_ns: None }
     }
 
-    /// Notes something that people should know; of what was deleted it counts what the run had stored.
-    pub fn note(&mut self, news: News) {
-        if let News::Deleted(deleted) = &news
-            && deleted.own
-        {
+    /// Counts a file that was deleted; apart, where this run had stored it.
+    pub fn count_deleted(&mut self, deleted: &Deleted) {
+        self.report.deleted = self.report.deleted.plus(deleted.amount());
+        if deleted.own {
             self.report.deleted_own = self.report.deleted_own.plus(deleted.amount());
             self.report.crowded_out |= !deleted.is_too_old();
         }
+    }
+
+    /// Notes something that people should know.
+    pub fn note(&mut self, news: News) {
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }

@@ -73,10 +73,7 @@ impl Inventory {
                 inventory.foreign.add(&standing.name);
                 continue;
             }
-            let Some(name) = FileName::read(&standing.name) else {
-                inventory.beside += standing.taken; // the mark and the like
-                continue;
-            };
+            let Some(name) = FileName::read(&standing.name) else { continue };
             if !inventory.agrees(disk, &standing, &name) {
                 inventory.damaged.insert(standing.name, standing.taken);
                 continue;
@@ -192,11 +189,7 @@ impl Inventory {
 
     /// The largest number of a file of this run.
     pub fn numbers_of(&self, run_id: &[u8; 16]) -> u32 {
-        let of_run = |file: &&Kept| {
-            let name = file.name.path();
-            let run = format!("_{:02x}{:02x}{:02x}{:02x}_", run_id[0], run_id[1], run_id[2], run_id[3]);
-            name.to_string_lossy().contains(&run)
-        };
+        let of_run = |file: &&Kept| file.name.run()[..] == run_id[..4];
         self.files.iter().filter(of_run).map(|file| file.name.number()).max().unwrap_or(0)
     }
 

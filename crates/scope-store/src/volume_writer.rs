@@ -598,7 +598,7 @@ impl VolumeWriter {
 
     fn note_deleted(&mut self) {
         for deleted in self.maker.inventory.take_deleted() {
-            self.account.report.deleted = self.account.report.deleted.plus(deleted.amount());
+            self.account.count_deleted(&deleted);
             if deleted.untimely && !std::mem::replace(&mut self.untimely_told, true) {
                 self.account.note(News::Warning(untimely(&self.account.report.path, &deleted)));
             }
@@ -618,9 +618,11 @@ impl VolumeWriter {
         if let Some(whole) = whole {
             self.note_file(whole);
         }
-        let is_any_done = done(&self.account) > before;
-        if let Some(failing) = self.failing.as_mut().filter(|_| lacks_room && is_any_done) {
-            failing.again_at = Instant::now();
+        if done(&self.account) > before {
+            self.maker.waits = None;
+            if let Some(failing) = self.failing.as_mut().filter(|_| lacks_room) {
+                failing.again_at = Instant::now();
+            }
         }
         more
     }
