@@ -5,7 +5,7 @@
 
 mod run;
 
-use run::{Done, LIMIT, Place, Started, is_root, skip, wait_until, wirescope};
+use run::{Done, LIMIT, Place, Started, is_root, skip, wait_until, wait_until_or, wirescope};
 use scope_testkit::lab::disk::{self, DATA_FROM_MIB, Disk, Kind, own_mounts};
 use scope_testkit::oracle;
 use scope_testkit::traffic::{Capture, ETHERNET, Interface, Precision, Record, pcap};
@@ -19,6 +19,12 @@ const TRAFFIC: &str = "synth:rate=10k,size=500,seed=7";
 /// The store may hold 4 MiB of the ring back.
 const RING: [&str; 4] = ["--ring", "16MiB", "--segment", "64KiB"];
 const STORE: [&str; 6] = ["--store-file", "8MiB", "--store-flush", "100ms", "--status-every", "1s"];
+
+/// One file, and the budget where the disk is a small one, bytes: as `STORE` and `with_disk` say.
+const FILE: u64 = 8 << 20;
+const OWN_BUDGET: u64 = 48 << 20;
+/// Of a log, where a state never came.
+const LAST_LINES: usize = 25;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
@@ -91,34 +97,54 @@ impl Stand {
     }
 
     fn wait_told(&self, volume: usize, state: &str, times: usize) {
-        wait_until(state, || self.told(volume, state) >= times);
+        self.wait_until(state, || self.told(volume, state) >= times);
+    }
+
+    /// Waits for a state; if it never comes, the test's end has the log's last lines and the files.
+    fn wait_until(&self, what: &str, holds: impl FnMut() -> bool) {
+        wait_until_or(what, holds, || {
+            let log = self.place.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let files: Vec<String> = self
+                .stores
+                .iter()
+                .flat_map(|store| [".part", ".pcapng"].map(|ending| files(store, ending)))
+                .flatten()
+                .map(|path| format!("{} {:?}", text(&path), path.metadata().map(|about| about.len())))
+                .collect();
+            [&lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"), &files.join("\n")]
+                .map(String::as_str)
+                .join("\n")
+        });
+    }
+
+    /// What the last status line says of a volume.
+    fn volume(&self, volume: usize) -> Option<Value> {
+        let last = self.lines().into_iter().rfind(|line| line["event"] == "status")?;
+        Some(last["stores"][volume].clone())
     }
 
     /// Packets that a volume has stored, and the state that it is in, by the last status line.
     fn status(&self, volume: usize) -> (u64, String) {
-        let lines = self.lines();
-        let Some(last) = lines.iter().rev().find(|line| line["event"] == "status") else {
-            return (0, String::new());
-        };
-        let volume = &last["stores"][volume];
+        let Some(volume) = self.volume(volume) else { return (0, String::new()) };
         (volume["stored"]["packets"].as_u64().unwrap(), volume["state"].as_str().unwrap().to_string())
     }
 
     /// Waits until a volume gets on.
     fn wait_stored(&self, volume: usize) {
         let (before, _) = self.status(volume);
-        wait_until("more packets in the store", || self.status(volume).0 > before + 5000);
+        self.wait_until("more packets in the store", || self.status(volume).0 > before + 5000);
     }
 
     /// Waits until the status says so, too.
     fn wait_status(&self, volume: usize, state: &str) {
-        wait_until(state, || self.status(volume).1 == state);
+        self.wait_until(state, || self.status(volume).1 == state);
     }
 
     /// Waits until packets are missed.
     fn wait_for_misses(&self) {
         let missed = |line: &Value| line["stores"][0]["missed"]["packets"].as_u64() > Some(0);
-        wait_until("missed packets", || self.lines().iter().any(missed));
+        self.wait_until("missed packets", || self.lines().iter().any(missed));
     }
 
     /// Every packet is accounted for in every line, and none was lost in front of the ring.
@@ -266,9 +292,10 @@ fn files_that_a_disk_failed_are_closed_also_where_they_take_all_of_the_budget() 
     disk.end_at(Some(DATA_FROM_MIB)).unwrap();
     // Each try leaves a file, and room for it is made of what was whole. Once there is no more room to be made,
     // those go in which nothing was safe.
-    wait_until("nothing but files that failed, or no room", || {
-        let failed = files(&stand.stores[0], ".part").len();
-        files(&stand.stores[0], ".pcapng").is_empty() && failed > 4 || stand.told(0, "full") > 0
+    stand.wait_until("nothing but files that failed, or no room", || {
+        let used = stand.volume(0).map_or(0, |volume| volume["used"].as_u64().unwrap());
+        let is_taken = used + FILE > OWN_BUDGET && files(&stand.stores[0], ".pcapng").is_empty();
+        is_taken || stand.told(0, "full") > 0
     });
     disk.end_at(None).unwrap();
     stand.wait_told(0, "writing", 1);

@@ -35,6 +35,8 @@ pub struct Disk {
 const FILLER: &str = "filler";
 /// Of a file system of its own the figures, journal and tables all lie before this.
 pub const DATA_FROM_MIB: u64 = 12;
+/// What folders may take before that, bytes.
+const FOLDERS: u64 = 128 << 10;
 /// `struct loop_info64`, and where the end of the device is in it.
 type LoopInfo = [u64; 29];
 const LOOP_END: usize = 4;
@@ -84,6 +86,45 @@ fn run(program: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Takes what is left before [`DATA_FROM_MIB`], but for some room for folders: no byte of a file lies there.
+fn keep_data_behind(path: &Path) -> Result<()> {
+    let (folders, rest) = (path.join("folders"), File::create(path.join("rest"))?);
+    let reserve = |file: &File, bytes: u64| -> Result<()> {
+        // SAFETY: takes numbers only; the file is open.
+        let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes.cast_signed()) };
+        ensure!(done == 0, "room could not be taken: {}", io::Error::last_os_error());
+        Ok(())
+    };
+    let file = File::create(&folders)?;
+    reserve(&file, FOLDERS)?;
+    let next = first_byte(&file)? + FOLDERS;
+    if let Some(left) = (DATA_FROM_MIB << 20).checked_sub(next) {
+        reserve(&rest, left)?;
+        ensure!(first_byte(&rest)? == next, "the file system's data don't lie where they are expected");
+    }
+    drop(file);
+    remove_file(&folders)?;
+    // What a file had is free for others from here on.
+    // SAFETY: the file is open.
+    ensure!(unsafe { libc::syncfs(rest.as_raw_fd()) } == 0, "{}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// Where the file's first byte lies on its device.
+fn first_byte(file: &File) -> Result<u64> {
+    // `struct fiemap` with one `struct fiemap_extent`: its length, how many extents fit, where the first one lies.
+    const ASK: libc::c_ulong = 0xc020_660b;
+    let mut map = [0u64; 4 + 7];
+    (map[1], map[3]) = (u64::MAX, 1);
+    // SAFETY: the call writes at most the one extent that it was told there is room for.
+    ensure!(
+        unsafe { libc::ioctl(file.as_raw_fd(), ASK as _, map.as_mut_ptr()) } == 0,
+        "FIEMAP: {}",
+        io::Error::last_os_error()
+    );
+    Ok(map[5])
+}
+
 impl Disk {
     /// Mounts what there is to be mounted at `path`, a folder; an image is made beside it.
     ///
@@ -108,6 +149,7 @@ impl Disk {
                 let own = own.and_then(|line| line.split(' ').next());
                 let own = own.context("the file system isn't among the mounted ones")?;
                 device = Some(File::options().read(true).write(true).open(own)?);
+                keep_data_behind(path)?;
             }
         }
         Ok(Disk { kind, path: path.to_path_buf(), freezer: None, device })

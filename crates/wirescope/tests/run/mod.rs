@@ -338,10 +338,15 @@ impl Done {
 }
 
 /// Asks until it holds, at most for [`LIMIT`].
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_or(what, holds, String::new);
+}
+
+/// The same; if it never does, the test's end says what there was instead.
+pub fn wait_until_or(what: &str, mut holds: impl FnMut() -> bool, instead: impl Fn() -> String) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < LIMIT, "waited {LIMIT:?} in vain: {what}");
+        assert!(begin.elapsed() < LIMIT, "waited {LIMIT:?} in vain: {what}\n{}", instead());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
