@@ -61,7 +61,7 @@ use scope_machine::Machine;
 use scope_machine::limits;
 use scope_packet::{Clock, GapReason, SystemClock};
 use scope_rights::{Decision, Rights};
-use scope_ring::{Ring, RingConfig, Summarizer};
+use scope_ring::{Ring, RingConfig, Summaries, Summarizer};
 use scope_source::Timing;
 use scope_trigger::Places;
 use std::sync::Arc;
@@ -117,14 +117,17 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     drop(written);
     sources::begin(&plan.fixed, &mut sources).map_err(EngineError::Source)?;
     notes.extend(stores.iter().flat_map(OpenStores::notes));
-    let stores = stores.map(|stores| stores.start(&ring, plan.fixed.status_every)).transpose()?;
+    // Files don't wait for summaries, and are gone through once.
+    let summaries = (live && !plan.live.triggers.is_empty()).then(|| Summaries::new(&ring));
+    let start = |stores: OpenStores| stores.start(&ring, summaries.as_ref(), plan.fixed.status_every);
+    let stores = stores.map(start).transpose()?;
     if let Some(rights) = &mut rights {
         rights.commands_abi = exec.as_ref().map(|exec| exec.landlock_abi());
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let run =
-        Run::new(plan, Ready { outputs, rights, ring, stores, events, exec }, &sources, control.clone());
+    let ready = Ready { outputs, rights, ring, stores, summaries, events, exec };
+    let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
     for note in &notes {
@@ -182,13 +185,14 @@ struct Ready {
     rights: Option<Rights>,
     ring: Arc<Ring>,
     stores: Option<Stores>,
+    summaries: Option<Arc<Summaries>>,
     events: Arc<Events>,
     exec: Option<Arc<Exec>>,
 }
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, stores, events, exec } = ready;
+        let Ready { outputs, rights, ring, stores, summaries, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -205,10 +209,9 @@ impl Run {
             clock: clock.clone(),
             threads: Arc::new(SystemThreads),
         };
-        // Files don't wait for summaries, and are gone through once.
-        let summarizer =
-            if live && !plan.live.triggers.is_empty() { start_summarizer(&ring, &events) } else { None };
-        let scans = Scans::new(&ring, summarizer.as_ref().map(|summarizer| summarizer.summaries().clone()));
+        let start = |summaries: &Arc<Summaries>| start_summarizer(&ring, summaries, &events);
+        let summarizer = summaries.as_ref().and_then(start);
+        let scans = Scans::new(&ring, summaries);
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
@@ -428,11 +431,11 @@ impl Run {
 }
 
 /// Without summaries dumps only take longer.
-fn start_summarizer(ring: &Arc<Ring>, events: &Events) -> Option<Summarizer> {
+fn start_summarizer(ring: &Arc<Ring>, summaries: &Arc<Summaries>, events: &Events) -> Option<Summarizer> {
     let failed = |error| {
         events.log(Warning::from(format!("no thread for summaries: {error}: dumps scan all segments")))
     };
-    Summarizer::start(ring).map_err(failed).ok()
+    Summarizer::start(ring, summaries).map_err(failed).ok()
 }
 
 /// Without a keeper only dumps whose disk hangs lack more.

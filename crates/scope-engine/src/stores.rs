@@ -14,7 +14,7 @@ use scope_filter::{Filter, FilterEngine};
 use scope_folder::Folder;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
-use scope_ring::{Ring, SegmentReader};
+use scope_ring::{Ring, SegmentReader, Summaries};
 use scope_spelling::figures::counted;
 use scope_spelling::time::iso;
 use scope_store::compose::{self, Keeping, Sieve};
@@ -100,16 +100,22 @@ impl OpenStores {
         self.volumes.iter().zip(&self.plan.volumes).map(note).collect()
     }
 
-    /// Begins to store. Progress of recovery is logged each `status_every` at most.
+    /// Begins to store. Progress of recovery is logged each `status_every` at most; `summaries` are those of
+    /// `ring` that dumps use.
     ///
     /// # Errors
     /// A folder can't be read, or there is no thread.
-    pub fn start(self, ring: &Arc<Ring>, status_every: Duration) -> Result<Stores, EngineError> {
+    pub fn start(
+        self,
+        ring: &Arc<Ring>,
+        summaries: Option<&Arc<Summaries>>,
+        status_every: Duration,
+    ) -> Result<Stores, EngineError> {
         let segments = (self.plan.behind / ring.segment_bytes() as u64).max(1);
         let budget = Arc::new(PinBudget::new(segments));
         let reader = SegmentReader::new(ring, budget.take(segments, 1));
         let ids: Vec<VolumeId> = self.volumes.iter().map(|volume| volume.volume.id()).collect();
-        let shared = Shared::new(ring, Dealer::new(reader, ids.len()), ids);
+        let shared = Shared::new(ring, summaries, Dealer::new(reader, ids.len()), ids);
         let recovery = RecoveryTold::new(self.volumes.len(), status_every, Instant::now());
         let mut threads = Vec::new();
         for (index, volume) in self.volumes.into_iter().enumerate() {

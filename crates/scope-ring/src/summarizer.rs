@@ -16,13 +16,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Summarizer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    summaries: Arc<Summaries>,
 }
 
 impl Summarizer {
-    /// Starts it; it begins with the oldest segments. An error where no thread can be had.
-    pub fn start(ring: &Arc<Ring>) -> std::io::Result<Summarizer> {
-        let (summaries, stop) = (Summaries::new(ring), Arc::new(AtomicBool::new(false)));
+    /// Starts it, to build `summaries` of `ring`; it begins with the oldest segments. An error where no thread can
+    /// be had.
+    pub fn start(ring: &Arc<Ring>, summaries: &Arc<Summaries>) -> std::io::Result<Summarizer> {
+        let stop = Arc::new(AtomicBool::new(false));
         let (ring, table, ended) = (ring.clone(), summaries.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("summarizer".to_string()).spawn(move || {
             give_way();
@@ -32,12 +32,7 @@ impl Summarizer {
                 std::thread::park_timeout(LOOK_EVERY);
             }
         })?;
-        Ok(Summarizer { stop, thread: Some(thread), summaries })
-    }
-
-    /// What it builds.
-    pub fn summaries(&self) -> &Arc<Summaries> {
-        &self.summaries
+        Ok(Summarizer { stop, thread: Some(thread) })
     }
 }
 

@@ -171,16 +171,35 @@ impl Summaries {
         })
     }
 
-    /// Builds the summary of a segment; false where it isn't sealed yet.
+    /// Builds the summary of a segment, unless somebody has; false where it isn't sealed yet.
     pub fn build(&self, pinned: &Pinned) -> bool {
         let committed = pinned.committed();
         if committed.sealed {
             let mut slot = self.table[pinned.slot() as usize].lock().expect("no panic while held");
-            slot.summary.build(pinned.column(0, committed.packets), self.segment_bytes);
+            self.fill(&mut slot, pinned, committed.packets);
+        }
+        committed.sealed
+    }
+
+    /// The summary of a segment, built for everybody if nobody has; `None`: it isn't sealed yet. Waits for
+    /// nobody: what another thread is building right now is built twice.
+    pub fn of(&self, pinned: &Pinned) -> Option<Summary> {
+        let committed = pinned.committed();
+        committed.sealed.then(|| match self.table[pinned.slot() as usize].try_lock() {
+            Ok(mut slot) => {
+                self.fill(&mut slot, pinned, committed.packets);
+                slot.summary.clone()
+            }
+            Err(_) => Summary::new(pinned.column(0, committed.packets), self.segment_bytes),
+        })
+    }
+
+    fn fill(&self, slot: &mut Slot, pinned: &Pinned, packets: u32) {
+        if slot.of != Some(pinned.id()) {
+            slot.summary.build(pinned.column(0, packets), self.segment_bytes);
             slot.of = Some(pinned.id());
             self.built.fetch_add(1, Ordering::Relaxed);
         }
-        committed.sealed
     }
 
     /// Whether the segment can hold an entry that `test` matches. True where nothing is known of it.

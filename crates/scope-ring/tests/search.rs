@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use scope_packet::KeyEntry;
 use scope_packet::headers::Kind;
 use scope_ring::search::PATTERNS_MAX;
-use scope_ring::{KeyTest, LaneWriter, Ring, SegmentQueue, Summaries, Summarizer};
+use scope_ring::{KeyTest, LaneWriter, Pinned, Ring, SegmentQueue, Summaries, Summarizer, Summary};
 use stand::{Dice, KIB, append, feed_segments, head, lane, ring};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,6 +139,20 @@ fn check_time(ring: &Arc<Ring>, dice: &mut Dice) {
 }
 
 /// By key: exactly the entries that the naive test selects, whatever the stretch.
+/// What one builds, or asks for, is built once, and right.
+fn check_shared(summaries: &Summaries, pinned: &Pinned, by_asking: bool) {
+    let before = summaries.built();
+    let committed = pinned.committed();
+    let expected =
+        committed.sealed.then(|| Summary::new(pinned.column(0, committed.packets), pinned.segment_bytes()));
+    if by_asking {
+        assert_eq!(summaries.of(pinned), expected);
+    }
+    assert_eq!(summaries.build(pinned), committed.sealed);
+    assert_eq!(summaries.of(pinned), expected);
+    assert_eq!(summaries.built() - before, u64::from(committed.sealed));
+}
+
 fn check_key(ring: &Arc<Ring>, dice: &mut Dice, summaries: &Arc<Summaries>) {
     let all = walk(ring);
     for _ in 0..20 {
@@ -181,7 +195,7 @@ proptest! {
         for lane in 0..2 {
             for sequence in ring.oldest_possible(lane)..ring.lane_next(lane) {
                 if let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) && !dice.one_in(5) {
-                    summaries.build(&pinned);
+                    check_shared(&summaries, &pinned, dice.one_in(2));
                 }
             }
         }
@@ -195,7 +209,8 @@ proptest! {
 fn summaries_skip_segments_without_the_host_and_only_those() {
     let ring = ring(64, 64 * KIB, 1);
     let mut writer = lane(&ring, 0);
-    let summarizer = Summarizer::start(&ring).expect("a thread");
+    let summaries = Summaries::new(&ring);
+    let summarizer = Summarizer::start(&ring, &summaries).expect("a thread");
     for sequence in 0..50u8 {
         while ring.lane_next(0) <= sequence as u64 || !writer.next_packet().is_multiple_of(40) {
             let port = 1000 + sequence as u16;
@@ -212,12 +227,12 @@ fn summaries_skip_segments_without_the_host_and_only_those() {
     }
     writer.commit();
     let begun = Instant::now();
-    while summarizer.summaries().built() < ring.lane_next(0) - 1 {
+    while summaries.built() < ring.lane_next(0) - 1 {
         assert!(begun.elapsed() < Duration::from_secs(120), "summaries of what is sealed are built");
         std::thread::sleep(Duration::from_millis(1));
     }
     let search = |test: KeyTest| {
-        let queue = SegmentQueue::new(&ring, test, (0, i64::MAX), Some(summarizer.summaries().clone()));
+        let queue = SegmentQueue::new(&ring, test, (0, i64::MAX), Some(summaries.clone()));
         while queue.take().is_some() {}
         queue.counts()
     };

@@ -28,11 +28,12 @@ use crate::salvage::{self, Proof};
 use crate::slot::{self, Flushed, Put};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, le32};
 use scope_packet::segment::{FOOT_BYTES, SegmentId};
-use scope_ring::Committed;
+use scope_ring::{Committed, Summaries};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a file is to be.
 pub struct FilePlan<'a> {
@@ -42,6 +43,8 @@ pub struct FilePlan<'a> {
     pub head: &'a Head,
     /// Most bytes of it, head and index included.
     pub bytes_max: u64,
+    /// Those of the ring that its segments are of, if somebody else uses them, too.
+    pub summaries: Option<Arc<Summaries>>,
 }
 
 /// Packets that a loss of power can't take any more.
@@ -129,6 +132,7 @@ enum Pending {
 pub struct FileWriter {
     file: FileNumber,
     name: PathBuf,
+    summaries: Option<Arc<Summaries>>,
     segment_bytes: usize,
     head_bytes: u64,
     interfaces: u32,
@@ -193,6 +197,7 @@ impl FileWriter {
             slots_max,
             reserve: file_bytes(slots_max, head.len() as u64, segment_bytes),
             name: plan.name,
+            summaries: plan.summaries,
             stage: Stage::Growing,
             slots: Vec::new(),
             open: BTreeMap::new(),
@@ -528,7 +533,12 @@ impl FileWriter {
                     return self.fail(io::Error::new(io::ErrorKind::InvalidData, message));
                 };
                 let whole = segment.whole().unwrap_or_default();
-                let entry = closing::entry(self.offset(index), whole, closed.foot, closed.hash);
+                let shared = self.summaries.as_ref().and_then(|summaries| segment.summary(summaries));
+                let offset = self.offset(index);
+                let entry = match shared {
+                    Some(summary) => Entry { offset, foot: closed.foot, hash: closed.hash, summary },
+                    None => closing::entry(offset, whole, closed.foot, closed.hash),
+                };
                 self.slots[index].state = SlotState::Closed(Box::new(entry));
                 self.put(disk, index, closed.puts);
             }

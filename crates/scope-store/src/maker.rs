@@ -8,7 +8,7 @@ use crate::inventory::{Inventory, NoRoom};
 use crate::name::FileName;
 use crate::outgoing::Outgoing;
 use crate::volume::Volume;
-use scope_ring::Ring;
+use scope_ring::{Ring, Summaries};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub(crate) struct Maker {
     /// All volumes of the run.
     pub volumes: Vec<[u8; 16]>,
     pub ring: Arc<Ring>,
+    /// Those of the ring that somebody else uses, too.
+    pub summaries: Option<Arc<Summaries>>,
     pub inventory: Inventory,
     /// Most bytes of a file.
     pub file_bytes: u64,
@@ -89,7 +91,12 @@ impl Maker {
             snap: self.snap,
             ..head(&self.ring, link_type, self.number)
         };
-        let plan = FilePlan { name: name.closed().path(), head: &head, bytes_max: self.file_bytes };
+        let plan = FilePlan {
+            name: name.closed().path(),
+            head: &head,
+            bytes_max: self.file_bytes,
+            summaries: self.summaries.clone(),
+        };
         let writer = FileWriter::create(disk, plan)?;
         self.inventory.begun(name, writer.reserve_bytes());
         self.fresh = true;

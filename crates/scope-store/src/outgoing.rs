@@ -6,7 +6,7 @@
 
 use scope_packet::segment::{FOOT_BYTES, Foot, LeftOut};
 use scope_packet::{Drops, SegmentId};
-use scope_ring::{Blocks, Committed, Pinned};
+use scope_ring::{Blocks, Committed, Pinned, Summaries, Summary};
 use std::ops::Range;
 
 /// Added to the sequence of composed segments, so that no segment of the ring has it.
@@ -132,6 +132,11 @@ impl Outgoing {
     /// The whole segment as its own ring has it, once sealed.
     pub fn whole(&self) -> Option<&[u8]> {
         self.pinned.whole()
+    }
+
+    /// Its summary among those of the run's ring; `None`: it is composed, or not sealed.
+    pub fn summary(&self, summaries: &Summaries) -> Option<Summary> {
+        (!self.is_composed()).then(|| summaries.of(&self.pinned)).flatten()
     }
 
     /// One more hold on its bytes; `None` where there are as many as can be counted.

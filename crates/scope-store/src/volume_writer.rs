@@ -172,6 +172,7 @@ impl VolumeWriter {
                 volume,
                 volumes: shared.ids().collect(),
                 ring: shared.ring().clone(),
+                summaries: shared.summaries().cloned(),
                 inventory,
                 file_bytes: plan.file_bytes,
                 filter,

@@ -5,7 +5,7 @@ use crate::report::{Amount, News, VolumeReport, VolumeState};
 use crate::retain::Bounds;
 use crate::stall::{self, Pulse, Stall};
 use crate::volume::VolumeId;
-use scope_ring::{Missed, Pinned, Ring};
+use scope_ring::{Missed, Pinned, Ring, Summaries};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,6 +17,7 @@ pub(crate) const NEWS_MAX: usize = 1024;
 /// What all volumes of a run share.
 pub struct Shared {
     ring: Arc<Ring>,
+    summaries: Option<Arc<Summaries>>,
     dealer: Mutex<Dealer>,
     volumes: Vec<Mutex<Told>>,
     pulses: Vec<Pulse>,
@@ -39,10 +40,17 @@ struct Told {
 }
 
 impl Shared {
-    /// For these volumes, in the order of their places.
-    pub fn new(ring: &Arc<Ring>, dealer: Dealer, ids: Vec<VolumeId>) -> Arc<Shared> {
+    /// For these volumes, in the order of their places. `summaries`: those of the ring that somebody else uses,
+    /// too.
+    pub fn new(
+        ring: &Arc<Ring>,
+        summaries: Option<&Arc<Summaries>>,
+        dealer: Dealer,
+        ids: Vec<VolumeId>,
+    ) -> Arc<Shared> {
         Arc::new(Shared {
             ring: ring.clone(),
+            summaries: summaries.cloned(),
             dealer: Mutex::new(dealer),
             volumes: ids.iter().map(|_| Mutex::default()).collect(),
             pulses: ids.iter().map(|_| Pulse::new()).collect(),
@@ -151,6 +159,10 @@ impl Shared {
 
     pub(crate) fn ring(&self) -> &Arc<Ring> {
         &self.ring
+    }
+
+    pub(crate) fn summaries(&self) -> Option<&Arc<Summaries>> {
+        self.summaries.as_ref()
     }
 
     pub(crate) fn dealer(&self) -> MutexGuard<'_, Dealer> {

@@ -143,7 +143,7 @@ impl Running {
         let allowance = Arc::new(PinBudget::new(12)).take(12, 1);
         let reader = SegmentReader::new(&ring, allowance);
         let ids = (0..count).map(|index| VolumeId([index as u8 + 1; 16])).collect();
-        let shared = Shared::new(&ring, Dealer::new(reader, count), ids);
+        let shared = Shared::new(&ring, None, Dealer::new(reader, count), ids);
         let volume = |(index, keeps): (usize, &Keeps)| {
             let path = root.path().join(index.to_string());
             let place = Place::find(&path).unwrap();

@@ -316,7 +316,7 @@ fn begin(
             interfaces: interfaces.collect(),
         };
         let name = PathBuf::from(format!("2026-11-2{}/{number:06}.pcapng", *number / 4));
-        FileWriter::create(disk, FilePlan { name, head: &head, bytes_max })
+        FileWriter::create(disk, FilePlan { name, head: &head, bytes_max, summaries: None })
     }
 }
 

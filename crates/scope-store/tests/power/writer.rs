@@ -40,7 +40,7 @@ pub fn create(disk: &mut dyn Disk, lane: &Lane, number: u32, bytes_max: u64) -> 
         snap: 0,
         interfaces: lane.ring.interfaces_from(0).into_iter().map(interface).collect(),
     };
-    FileWriter::create(disk, FilePlan { name: name(number), head: &head, bytes_max })
+    FileWriter::create(disk, FilePlan { name: name(number), head: &head, bytes_max, summaries: None })
 }
 
 fn name(number: u32) -> PathBuf {
