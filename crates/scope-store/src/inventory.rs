@@ -6,7 +6,7 @@ use crate::index::{self, Totals};
 use crate::name::FileName;
 use crate::recover;
 use crate::report::{Deleted, VolumeState};
-use crate::retain::{Bound, Bounds, Kept, State, used};
+use crate::retain::{Bound, Bounds, Growing, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign, own_bytes};
 use scope_spelling::figures::{counted, size};
 use std::collections::BTreeMap;
@@ -154,6 +154,19 @@ impl Inventory {
     pub fn keep(&mut self, name: &Path, stays: bool) {
         if let Some(file) = self.files.iter_mut().find(|file| file.name.path() == name) {
             file.stays = stays;
+        }
+    }
+
+    /// What the writer knows of the files that grow: those that end, and can, have their place by their time. All
+    /// others, and those of dead runs, have none.
+    pub fn set_growing(&mut self, growing: &[Growing]) {
+        for file in self.files.iter_mut().filter(|file| file.name.is_growing()) {
+            let name = file.name.closed().path();
+            let known = growing.iter().find(|growing| growing.name == name);
+            file.stays = known.is_some_and(|growing| growing.ends && growing.can_end);
+            if let Some((min_ns, max_ns)) = known.and_then(|growing| growing.span_ns) {
+                (file.min_ns, file.max_ns) = (min_ns, max_ns);
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use crate::maker::Maker;
 use crate::mending::Mending;
 use crate::outgoing::Outgoing;
 use crate::report::{Amount, Deleted, News, VolumeReport, VolumeState};
-use crate::retain::Bounds;
+use crate::retain::{Bounds, Growing};
 use crate::volume::Volume;
 use crate::volumes::Shared;
 use scope_packet::SegmentId;
@@ -48,6 +48,8 @@ const GATHER_MS: [u64; 2] = [5, 20];
 const REST_UNDER_WAY: Duration = Duration::from_millis(1);
 /// A lane whose open segment keeps a file from its end for so long sleeps.
 const SLEEPS_AFTER: Duration = Duration::from_secs(10);
+/// So long newer files stay in favour of an older one that a lane's open segment keeps from its end.
+const LANE_KEEPS_ORDER: Duration = Duration::from_secs(1);
 /// How often bounds are looked at, and the report is drawn up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -179,6 +181,7 @@ impl VolumeWriter {
                 number,
                 no_room: None,
                 waits: None,
+                growing: Vec::new(),
                 fresh: false,
                 begun: BTreeMap::new(),
             },
@@ -360,6 +363,7 @@ impl VolumeWriter {
     fn close_sealed(&mut self) -> io::Result<()> {
         for id in self.hands.sealed() {
             let Some(again) = self.hands.get(id).and_then(Hand::outgoing) else { continue };
+            self.maker.growing = self.growing();
             let files = self.files.entry(link_of(self.shared.ring(), id)).or_default();
             let maker = &mut self.maker;
             match files.close(&mut *self.disk, again, &mut |disk, first| maker.begin(disk, first)) {
@@ -393,6 +397,7 @@ impl VolumeWriter {
             }
         }
         for (link, segments) in by_link {
+            self.maker.growing = self.growing();
             let files = self.files.entry(link).or_default();
             let maker = &mut self.maker;
             files.flush(&mut *self.disk, segments, &mut |disk, first| maker.begin(disk, first))?;
@@ -502,6 +507,22 @@ impl VolumeWriter {
         self.chaining.as_ref().is_some_and(Chaining::has_work) || self.files.values().any(ends)
     }
 
+    /// The files that grow. One that is to end, and older than others, keeps these from being deleted; a lane whose
+    /// open segment it waits for may do so for a moment only.
+    fn growing(&self) -> Vec<Growing> {
+        let waits = self.maker.waits.as_ref();
+        let is_patient = waits.is_none_or(|waits| waits.since().elapsed() < LANE_KEEPS_ORDER);
+        let growing = self.files.iter().flat_map(|(&link, files)| files.growing().map(move |of| (link, of)));
+        let known = growing.map(|(link, (writer, ends))| Growing {
+            name: writer.name().to_path_buf(),
+            link,
+            span_ns: writer.span_ns(),
+            ends,
+            can_end: is_patient || writer.open_segments().next().is_none(),
+        });
+        known.collect()
+    }
+
     /// A file is whole: it is told, with a chain once its hash is known.
     fn note_file(&mut self, whole: Whole) {
         match &mut self.chaining {
@@ -587,6 +608,7 @@ impl VolumeWriter {
         // What stopped for lack of room goes on as soon as there is room for a file.
         let lacks = self.lacks_room();
         let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
+        self.maker.growing = self.growing();
         match self.maker.make_room(&mut *self.disk, wanted) {
             Ok(()) if lacks => self.works(),
             Ok(()) => {}
