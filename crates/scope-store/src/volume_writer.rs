@@ -605,16 +605,25 @@ impl VolumeWriter {
     }
 
     fn keep_bounds(&mut self) {
-        // What stopped for lack of room goes on as soon as there is room for a file.
+        // What stopped for lack of room is tried as soon as there is room for a file.
         let lacks = self.lacks_room();
-        let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
+        let needs_file = self.failing.is_some() || self.has_written();
+        let wanted = if lacks && needs_file { self.maker.file_bytes } else { 0 };
         self.maker.growing = self.growing();
         match self.maker.make_room(&mut *self.disk, wanted) {
-            Ok(()) if lacks => self.works(),
+            Ok(()) if lacks => self.has_room(),
             Ok(()) => {}
             Err(no_room) if no_room.state == VolumeState::Failing => {}
             Err(_) if self.makes_room() => {}
             Err(no_room) => self.account.set_state(no_room.state, no_room.words),
+        }
+    }
+
+    /// There is room again. Where something was refused, that it writes again is said once something is safe.
+    fn has_room(&mut self) {
+        match &mut self.failing {
+            Some(failing) => failing.again_at = failing.again_at.min(Instant::now()),
+            None => self.account.set_state(VolumeState::Writing, "there is room again".to_string()),
         }
     }
 

@@ -10,10 +10,11 @@ use scope_ring::{Append, LaneWriter, Ring, RingConfig, SegmentReader};
 use scope_spelling::values::SizeOrShare;
 use scope_store::Dealer;
 use scope_store::disk::{Act, Begun, Disk, FileNumber, Finished, Room, Standing};
+use scope_store::hold::Holds;
 use scope_store::io::{Want, open};
 use scope_store::report::{Amount, News, VolumeReport, VolumeState};
 use scope_store::retain::Bounds;
-use scope_store::volume::{Place, Volume, VolumeId};
+use scope_store::volume::{Place, Store, Volume, VolumeId};
 use scope_store::volume_writer::{Turn, VolumeWriter, WriterPlan};
 use scope_store::volumes::Shared;
 use std::io;
@@ -45,8 +46,8 @@ enum Syncs {
 #[derive(Default)]
 struct Orders {
     syncs: Syncs,
-    /// Every write is refused.
-    refuses: bool,
+    /// Nothing that was begun finishes.
+    hangs: bool,
     removed: Vec<PathBuf>,
 }
 
@@ -71,9 +72,6 @@ impl Disk for Told {
         self.disk.reserve(file, bytes)
     }
     fn begin(&mut self, begun: Begun) -> io::Result<()> {
-        if self.orders.lock().unwrap().refuses {
-            return Err(io::Error::other("refused"));
-        }
         self.disk.begin(begun)
     }
     fn finish(&mut self, wait: Duration, into: &mut Vec<Finished>) -> io::Result<()> {
@@ -81,7 +79,11 @@ impl Disk for Told {
         if self.disk.pending() > 0 {
             self.disk.finish(wait, &mut all)?;
         }
-        let syncs = self.orders.lock().unwrap().syncs;
+        let Orders { syncs, hangs, .. } = *self.orders.lock().unwrap();
+        if hangs {
+            self.waiting = all;
+            return Ok(());
+        }
         for mut finished in all {
             let is_it = matches!(finished.begun.act, Act::Sync { file } if Some(file) == self.first);
             match syncs {
@@ -301,4 +303,44 @@ fn a_file_that_the_disk_failed_keeps_no_newer_one() {
     running.order(|orders| orders.syncs = Syncs::Finish);
     assert_eq!(running.end(), Amount::default());
     assert_eq!(running.removed()[0], 3, "{:?}", running.removed());
+}
+
+#[test]
+fn a_volume_that_had_no_room_is_said_to_write_again_once_something_is_safe() {
+    let mut running = Running::new(4 * FILE + MIB);
+    let hold = |holds: &mut Holds| holds.add(0, i64::MAX, "", 0).map(drop);
+    Store::look(running.root.path()).unwrap().change_holds(hold).unwrap();
+    running.fill(0, 4 * SLOTS + 1);
+    running.turn_until("no room", |running| running.report().state == VolumeState::Held);
+    // Other bounds that give no room, then some that do, on a disk that doesn't answer yet.
+    running.shared.set_bounds(0, budget(4 * FILE + MIB + FILE / 2));
+    running.turn_for(Duration::from_millis(1500));
+    assert_eq!(running.report().state, VolumeState::Held);
+    running.order(|orders| orders.hangs = true);
+    running.shared.set_bounds(0, budget(9 * FILE));
+    running.turn_until("the fifth file", |running| running.report().files == 5);
+    running.turn_for(Duration::from_millis(1500));
+    assert_eq!(running.report().state, VolumeState::Held);
+    assert!(running.states().iter().all(|state| *state == VolumeState::Held));
+    running.order(|orders| orders.hangs = false);
+    running.settle();
+    assert_eq!(running.states(), [VolumeState::Writing]);
+    assert_eq!((running.end(), running.removed()), (Amount::default(), vec![]));
+}
+
+#[test]
+fn bounds_that_are_met_again_are_told_where_no_write_was_refused() {
+    let mut running = Running::new(9 * FILE);
+    let hold = |holds: &mut Holds| holds.add(0, i64::MAX, "", 0).map(drop);
+    Store::look(running.root.path()).unwrap().change_holds(hold).unwrap();
+    running.fill(0, SLOTS + 1);
+    running.settle();
+    running.shared.set_bounds(0, budget(MIB));
+    running.turn_until("no room", |running| running.report().state == VolumeState::Held);
+    running.shared.set_bounds(0, budget(9 * FILE));
+    running.turn_until("room", |running| running.report().state == VolumeState::Writing);
+    assert_eq!(running.states(), [VolumeState::Held, VolumeState::Writing]);
+    running.fill(0, 1);
+    running.settle();
+    assert_eq!(running.end(), Amount::default());
 }
