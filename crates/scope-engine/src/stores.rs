@@ -15,7 +15,7 @@ use scope_folder::Folder;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Ring, SegmentReader};
-use scope_spelling::figures::counted;
+use scope_spelling::figures::{counted, number};
 use scope_spelling::time::iso;
 use scope_store::compose::{self, Keeping, Sieve};
 use scope_store::disk::Disk;
@@ -243,7 +243,12 @@ fn failures_of(report: &VolumeReport) -> Vec<String> {
     }
     if report.missed.packets > 0 {
         let packets = counted(report.missed.packets, "packet");
-        failures.push(format!("the store in {path} missed {packets}"));
+        let why = match report.missed_held {
+            0 => String::new(),
+            held if held >= report.missed.packets => ": holds left no room".to_string(),
+            held => format!(", {} of them because holds left no room", number(held)),
+        };
+        failures.push(format!("the store in {path} missed {packets}{why}"));
     }
     let stored = report.stored.packets;
     if report.crowded_out && stored > 0 && report.deleted_own.packets >= stored {
@@ -314,6 +319,19 @@ fn log(events: &Events, volume: &str, news: News, notices: &mut Vec<Notice>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_volume_missed_because_of_holds_is_a_failure_that_names_them() {
+        let failure = |missed, missed_held| {
+            let missed = Amount::new(missed, 0);
+            failures_of(&VolumeReport { path: "/s".into(), missed, missed_held, ..VolumeReport::default() })
+        };
+        assert_eq!(failure(0, 0), [""; 0]);
+        assert_eq!(failure(2000, 0), ["the store in /s missed 2,000 packets"]);
+        assert_eq!(failure(2000, 2000), ["the store in /s missed 2,000 packets: holds left no room"]);
+        let some = "the store in /s missed 2,000 packets, 1,500 of them because holds left no room";
+        assert_eq!(failure(2000, 1500), [some]);
+    }
 
     #[test]
     fn a_volume_that_deleted_all_that_the_run_stored_for_lack_of_room_is_a_failure() {

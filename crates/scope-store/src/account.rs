@@ -69,6 +69,9 @@ impl Account {
 
     fn miss(&mut self, amount: Amount, span: Option<(i64, i64)>) {
         self.report.missed = self.report.missed.plus(amount);
+        if self.report.state == VolumeState::Held {
+            self.report.missed_held += amount.packets;
+        }
         self.missed = self.missed.plus(amount);
         for known in [&mut self.missed_span_ns, &mut self.report.missed_span_ns] {
             *known = match (*known, span) {

@@ -31,6 +31,7 @@ use crate::volumes::Shared;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use scope_spelling::figures::counted;
+use scope_spelling::printable::shell_word;
 use scope_spelling::time::iso;
 use std::collections::BTreeMap;
 use std::io;
@@ -139,16 +140,8 @@ impl VolumeWriter {
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds, way.reserves)?;
         let report = VolumeReport { path: path.clone(), way: way.to_string(), ..VolumeReport::default() };
         let mut account = Account::new(report);
-        let foreign = inventory.foreign();
-        if foreign.count > 0 {
-            let names: Vec<_> = foreign.names.iter().map(|name| name.display().to_string()).collect();
-            let more = if foreign.count > names.len() { " and others" } else { "" };
-            account.note(News::Warning(format!(
-                "{} in the store {}, left alone: {}{more}",
-                counted(foreign.count as u64, "foreign file"),
-                path.display(),
-                names.join(", ")
-            )));
+        for warning in strangers(&inventory, &path) {
+            account.note(News::Warning(warning));
         }
         let number = inventory.numbers_of(&shared.ring().run_id());
         inventory.set_run(&shared.ring().run_id());
@@ -753,6 +746,26 @@ impl VolumeWriter {
         report.budget = inventory.budget_bytes();
         self.account.tell(&self.shared, self.index);
     }
+}
+
+/// Which files in a volume aren't its own, and of which it can't tell.
+fn strangers(inventory: &Inventory, volume: &Path) -> Vec<String> {
+    let shown = volume.display();
+    let (foreign, damaged) = (inventory.foreign(), inventory.damaged());
+    let files = |count: usize, noun| counted(count as u64, noun);
+    let foreign = (foreign.count > 0).then(|| {
+        let (files, listed) = (files(foreign.count, "foreign file"), foreign.listed());
+        format!("{files} in the store {shown}, left alone: {listed}")
+    });
+    let damaged = (damaged.count > 0).then(|| {
+        let (files, listed) = (files(damaged.count, "damaged or renamed file"), damaged.listed());
+        format!(
+            "{files} in the store {shown}, counted against its bounds and never deleted: {listed}; for more: \
+            wirescope verify {}",
+            shell_word(volume)
+        )
+    });
+    foreign.into_iter().chain(damaged).collect()
 }
 
 /// That a bound deletes what the run stores.
