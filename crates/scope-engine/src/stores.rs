@@ -15,7 +15,7 @@ use scope_folder::Folder;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Ring, SegmentReader};
-use scope_spelling::figures::{counted, number};
+use scope_spelling::figures::counted;
 use scope_spelling::time::iso;
 use scope_store::compose::{self, Keeping, Sieve};
 use scope_store::disk::Disk;
@@ -243,11 +243,7 @@ fn failures_of(report: &VolumeReport) -> Vec<String> {
     }
     if report.missed.packets > 0 {
         let packets = counted(report.missed.packets, "packet");
-        let why = match report.missed_held {
-            0 => String::new(),
-            held if held >= report.missed.packets => ": holds left no room".to_string(),
-            held => format!(", {} of them because holds left no room", number(held)),
-        };
+        let why = if report.was_held { "; for a time holds left it no room" } else { "" };
         failures.push(format!("the store in {path} missed {packets}{why}"));
     }
     let stored = report.stored.packets;
@@ -322,15 +318,14 @@ mod tests {
 
     #[test]
     fn what_a_volume_missed_because_of_holds_is_a_failure_that_names_them() {
-        let failure = |missed, missed_held| {
+        let failure = |missed, was_held| {
             let missed = Amount::new(missed, 0);
-            failures_of(&VolumeReport { path: "/s".into(), missed, missed_held, ..VolumeReport::default() })
+            failures_of(&VolumeReport { path: "/s".into(), missed, was_held, ..VolumeReport::default() })
         };
-        assert_eq!(failure(0, 0), [""; 0]);
-        assert_eq!(failure(2000, 0), ["the store in /s missed 2,000 packets"]);
-        assert_eq!(failure(2000, 2000), ["the store in /s missed 2,000 packets: holds left no room"]);
-        let some = "the store in /s missed 2,000 packets, 1,500 of them because holds left no room";
-        assert_eq!(failure(2000, 1500), [some]);
+        assert_eq!(failure(0, true), [""; 0]);
+        assert_eq!(failure(2000, false), ["the store in /s missed 2,000 packets"]);
+        let held = "the store in /s missed 2,000 packets; for a time holds left it no room";
+        assert_eq!(failure(2000, true), [held]);
     }
 
     #[test]

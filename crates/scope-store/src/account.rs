@@ -69,9 +69,6 @@ impl Account {
 
     fn miss(&mut self, amount: Amount, span: Option<(i64, i64)>) {
         self.report.missed = self.report.missed.plus(amount);
-        if self.report.state == VolumeState::Held {
-            self.report.missed_held += amount.packets;
-        }
         self.missed = self.missed.plus(amount);
         for known in [&mut self.missed_span_ns, &mut self.report.missed_span_ns] {
             *known = match (*known, span) {
@@ -95,6 +92,7 @@ impl Account {
         let changed = self.report.state != state || self.report.error.as_deref() != Some(&words);
         (self.report.state, self.report.error) =
             (state, (state != VolumeState::Writing).then(|| words.clone()));
+        self.report.was_held |= state == VolumeState::Held;
         if changed {
             self.note(News::State(state, words));
         }

@@ -213,6 +213,9 @@ impl VolumeWriter {
             }
             if now < failing.again_at {
                 self.take_bounds();
+                if self.lacks_room() {
+                    self.look_now_and_then(now); // a hold may go, or others may give back space
+                }
                 self.shared.dealer().deal();
                 self.tell(false);
                 return match () {
@@ -235,10 +238,7 @@ impl VolumeWriter {
         if let Err(error) = self.give(now, ends) {
             self.fail(&error);
         }
-        if now.duration_since(self.looked_at) >= LOOK_EVERY {
-            self.looked_at = now;
-            self.look();
-        }
+        self.look_now_and_then(now);
         if ends && self.has_no_work() && self.end_composing() && self.hands.is_empty() {
             for files in self.files.values_mut() {
                 files.end(&mut *self.disk);
@@ -582,6 +582,13 @@ impl VolumeWriter {
     }
 
     /// Bounds, once a second.
+    fn look_now_and_then(&mut self, now: Instant) {
+        if now.duration_since(self.looked_at) >= LOOK_EVERY {
+            self.looked_at = now;
+            self.look();
+        }
+    }
+
     fn look(&mut self) {
         self.take_bounds();
         match self.check_place() {
@@ -607,7 +614,7 @@ impl VolumeWriter {
             Ok(()) if lacks => self.has_room(),
             Ok(()) => {}
             Err(no_room) if no_room.state == VolumeState::Failing => {}
-            Err(_) if self.makes_room() => {}
+            Err(_) if self.failing.is_some() || self.makes_room() => {} // a try that fails says why
             Err(no_room) => self.account.set_state(no_room.state, no_room.words),
         }
     }

@@ -33,8 +33,6 @@ struct Told {
     bounds: Option<Bounds>,
     /// Missed, and not in the report: nobody could take it.
     passed: Amount,
-    /// The part of it whose cause is that holds left no room, packets.
-    passed_held: u64,
     passed_span_ns: Option<(i64, i64)>,
     stall: Stall,
     over: bool,
@@ -60,7 +58,6 @@ impl Shared {
             let told = locked(told);
             let mut report = told.report.clone();
             report.missed = report.missed.plus(told.passed);
-            report.missed_held += told.passed_held;
             report.missed_span_ns =
                 report.missed_span_ns.into_iter().chain(told.passed_span_ns).reduce(wider);
             if told.stall.stalls() {
@@ -83,9 +80,6 @@ impl Shared {
             let amount = passed.iter().map(of).fold(Amount::default(), Amount::plus);
             let mut told = locked(&self.volumes[volume]);
             told.passed = told.passed.plus(amount);
-            if told.report.state == VolumeState::Held {
-                told.passed_held += amount.packets;
-            }
             told.passed_span_ns = told.passed_span_ns.into_iter().chain(span_ns).reduce(wider);
             told.note(News::Missed(amount, span_ns));
         }

@@ -268,9 +268,9 @@ fn what_was_missed_while_holds_left_no_room_is_told_with_them_though_the_store_w
     stand.wait_stored(0);
     let (summary, words) = stand.stop(started);
     assert_eq!(summary["stores"][0]["state"], "writing");
-    assert!(words.contains("packets: holds left no room"), "{words}");
+    assert!(words.contains("packets; for a time holds left it no room"), "{words}");
     let failures = summary["failures"].to_string();
-    assert!(failures.contains("holds left no room"), "{summary}");
+    assert!(failures.contains("holds left it no room"), "{summary}");
     stand.check_files();
 }
 
