@@ -277,10 +277,11 @@ fn what_was_missed_while_holds_left_no_room_is_told_with_them_though_the_store_w
 #[test]
 fn holds_that_leave_no_room_for_a_while_cost_nothing_where_the_ring_has_what_came_meanwhile() {
     let stand = Stand { budget: "40MiB", ..Stand::new(&["a"]) };
-    let done = stand.start("synth:packets=90k,size=400,pace=max", &[]).finish(LIMIT);
+    let done = stand.start("synth:packets=62k,size=400,pace=max", &[]).finish(LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     hold(&stand.stores[0], true);
-    let started = stand.start("synth:rate=200,size=500,seed=8", &[]);
+    // 30 MiB are there: no room for a file of 8 MiB.
+    let started = stand.start("synth:rate=200,size=500,seed=8", &["--store-budget", "34MiB"]);
     stand.wait_until("held", || stand.told(0, "held") > 0);
     hold(&stand.stores[0], false);
     stand.wait_told(0, "writing", 1);
