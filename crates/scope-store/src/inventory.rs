@@ -6,7 +6,7 @@ use crate::index::{self, Totals};
 use crate::name::FileName;
 use crate::recover;
 use crate::report::{Deleted, VolumeState};
-use crate::retain::{Bound, Bounds, Kept, State, used};
+use crate::retain::{Bound, Bounds, Growing, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign, own_bytes};
 use scope_spelling::figures::{counted, size};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Inventory {
                 continue;
             }
             let Some(name) = FileName::read(&standing.name) else { continue };
-            if !inventory.agrees(disk, &standing, &name) {
+            if !Inventory::agrees(disk, &standing, &name) {
                 inventory.damaged.insert(standing.name, standing.taken);
                 continue;
             }
@@ -87,16 +87,11 @@ impl Inventory {
     }
 
     /// Whether the head says what the name says; a growing file whose head can't be read is recovery's.
-    fn agrees(&mut self, disk: &mut dyn Disk, standing: &Standing, name: &FileName) -> bool {
-        let head = recover::head_of(disk, standing);
-        let agrees = match &head {
+    fn agrees(disk: &mut dyn Disk, standing: &Standing, name: &FileName) -> bool {
+        match &recover::head_of(disk, standing) {
             Ok(head) => head.has_block() && name.agrees(&head.run_id, head.link_type, head.number),
             Err(_) => name.is_growing(),
-        };
-        if !agrees {
-            self.foreign.add(&standing.name);
         }
-        agrees
     }
 
     fn add(&mut self, disk: &mut dyn Disk, name: FileName, len: u64, taken: u64) {
@@ -111,6 +106,13 @@ impl Inventory {
     /// What stands in the folder and is none of the store's.
     pub fn foreign(&self) -> &Foreign {
         &self.foreign
+    }
+
+    /// What has a name of the store's and a head that doesn't say so.
+    pub fn damaged(&self) -> Foreign {
+        let mut damaged = Foreign::default();
+        self.damaged.keys().for_each(|name| damaged.add(name));
+        damaged
     }
 
     /// Which run writes from now on.
@@ -154,6 +156,19 @@ impl Inventory {
     pub fn keep(&mut self, name: &Path, stays: bool) {
         if let Some(file) = self.files.iter_mut().find(|file| file.name.path() == name) {
             file.stays = stays;
+        }
+    }
+
+    /// What the writer knows of the files that grow: those that end, and can, have their place by their time. All
+    /// others, and those of dead runs, have none.
+    pub fn set_growing(&mut self, growing: &[Growing]) {
+        for file in self.files.iter_mut().filter(|file| file.name.is_growing()) {
+            let name = file.name.closed().path();
+            let known = growing.iter().find(|growing| growing.name == name);
+            file.stays = known.is_some_and(|growing| growing.ends && growing.can_end);
+            if let Some((min_ns, max_ns)) = known.and_then(|growing| growing.span_ns) {
+                (file.min_ns, file.max_ns) = (min_ns, max_ns);
+            }
         }
     }
 
@@ -402,6 +417,11 @@ mod tests {
         let bounds = budget(1324 * KIB); // what all of it takes
         let (mut inventory, growing) = Inventory::look(&mut *disk, bounds, true).unwrap();
         assert_eq!((inventory.used() / KIB, growing.len()), (1024 + 300, 0), "1 MiB is set aside");
+        let listed = |of: &Foreign| (of.count, of.listed());
+        assert_eq!(listed(inventory.foreign()), (1, "notes.txt".to_string()));
+        let both = [broken.clone(), other.strip_prefix(path).unwrap().to_path_buf()];
+        let both = both.map(|name| name.display().to_string()).join(", ");
+        assert_eq!(listed(&inventory.damaged()), (2, both));
         assert!(inventory.make_room(&mut *disk, &volume, 0).is_ok());
         // A chain that is longer than what is set aside counts as long as it is.
         std::fs::write(path.join(CHAIN_FILE), vec![b'\n'; 3 << 20]).unwrap();
