@@ -289,6 +289,9 @@ impl Looked {
 
     /// Says of each file what it lacks, and of each store what was at the ends of runs.
     fn finish(mut self) -> (Vec<FileReport>, Vec<(PathBuf, Vec<Missing>)>) {
+        for file in folder::shown(&self.lanes.lasts(), &self.stores) {
+            self.files[file].missing.retain(|row| row.lost_max.is_some());
+        }
         let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
         let ends =
             self.stores.iter().map(|store| (store.path.clone(), folder::missing_at_ends(store, &gaps)));

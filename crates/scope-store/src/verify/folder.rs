@@ -1,6 +1,6 @@
 //! A folder that is a store: its files, what is gone from it and why, and its chain.
 
-use super::lanes::{NumberGap, missing};
+use super::lanes::{LaneId, NumberGap, missing};
 use super::report::{FileReport, Missing, Progress, Reason, note};
 use super::{Looked, Meter, open_plain};
 use crate::chain::{Chain, ChainFault, ChainedFile, Digest, hash_of};
@@ -475,6 +475,25 @@ pub(super) fn damaged(gap: &NumberGap, stores: &[Explaining]) -> Option<(usize, 
     })
 }
 
+/// Damaged files of which gaps in the numbers of packets show all that is missing, by the numbers of their
+/// reports: each lane of their run, whose last segments lie in the files of `lasts`, goes on behind them.
+pub(super) fn shown(lasts: &[(LaneId, usize)], stores: &[Explaining]) -> Vec<usize> {
+    let mut shown = Vec::new();
+    for store in stores {
+        let numbers: HashMap<usize, u32> =
+            store.files.iter().map(|file| (file.report, file.number)).collect();
+        for file in store.files.iter().filter(|file| file.reach.is_some()) {
+            let mut own = lasts.iter().filter(|(id, _)| begin_of_run(&id.run_id) == file.run).peekable();
+            let goes_on =
+                |(_, last): &(LaneId, usize)| numbers.get(last).is_some_and(|&last| last > file.number);
+            if own.peek().is_some() && own.all(goes_on) {
+                shown.push(file.report);
+            }
+        }
+    }
+    shown
+}
+
 /// The numbers of the files around a gap, if both are of this store; 0: none is in front of it. Where they
 /// are known they count: times may step back.
 fn between(gap: &NumberGap, own: &[&Numbered]) -> Option<(u32, u32)> {
@@ -539,7 +558,6 @@ pub(super) fn missing_of(gap: &NumberGap, reason: Reason, begin_ns: Option<i64>)
 
 #[cfg(test)]
 mod tests {
-    use super::super::lanes::LaneId;
     use super::*;
     use crate::chain::Link;
     use scope_packet::LinkType;
