@@ -417,6 +417,8 @@ fn what_a_cut_file_lacks_is_known_from_the_numbers_of_those_behind_it() {
         assert_eq!(exported, 30_000 - lost, "{said}");
         assert_eq!(gaps.len(), usize::from(lost > 0), "{gaps:?}");
         assert!(gaps.iter().all(|gap| gap.ends_with(&format!(" unreadable, {lost} packets"))), "{gaps:?}");
+        let expected = (file.to_str().unwrap().to_string(), "unreadable".to_string(), lost as u64);
+        assert_eq!(verified(&[&folder]), if lost > 0 { vec![expected] } else { vec![] });
         assert!(
             said.contains(&format!("{lost} packets of it missing")) && !said.contains("any number"),
             "{said}"
