@@ -3,7 +3,7 @@
 use crate::closing::Holds;
 use crate::disk::{self, Disk, Standing};
 use crate::index::{self, Totals};
-use crate::name::FileName;
+use crate::name::{FileName, begin_of_run};
 use crate::recover;
 use crate::report::{Deleted, VolumeState};
 use crate::retain::{Bound, Bounds, Growing, Kept, State, used};
@@ -117,8 +117,7 @@ impl Inventory {
 
     /// Which run writes from now on.
     pub fn set_run(&mut self, run_id: &[u8; 16]) {
-        let [a, b, c, d, ..] = *run_id;
-        self.run = ([a, b, c, d], now_ns());
+        self.run = (begin_of_run(run_id), now_ns());
     }
 
     /// A file was begun.
@@ -204,7 +203,7 @@ impl Inventory {
 
     /// The largest number of a file of this run.
     pub fn numbers_of(&self, run_id: &[u8; 16]) -> u32 {
-        let of_run = |file: &&Kept| file.name.run()[..] == run_id[..4];
+        let of_run = |file: &&Kept| file.name.run() == begin_of_run(run_id);
         self.files.iter().filter(of_run).map(|file| file.name.number()).max().unwrap_or(0)
     }
 

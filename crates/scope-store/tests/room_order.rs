@@ -169,7 +169,7 @@ impl Running {
         }
         let reader = SegmentReader::new(&ring, Arc::new(PinBudget::new(60)).take(60, 1));
         let id = VolumeId([1; 16]);
-        let shared = Shared::new(&ring, Dealer::new(reader, 1), vec![id]);
+        let shared = Shared::new(&ring, None, Dealer::new(reader, 1), vec![id]);
         let volume = Volume::open(&Place::find(root.path()).unwrap(), id, None).unwrap();
         let folder = Arc::new(Folder::open(root.path()).unwrap());
         let (disk, way) = open(&folder, None, Want::Pwrite);
