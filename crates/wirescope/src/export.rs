@@ -18,7 +18,7 @@ use crate::{DONE, NoResult, UNDONE, told};
 use jiff::tz::TimeZone;
 use scope_config::Settings;
 use scope_dump::merge::{Position, WAITING_BYTES_MAX};
-use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words};
+use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words_by};
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
@@ -418,12 +418,13 @@ fn summed(written: &Written, gaps: &[scope_packet::Gap], (to_stdout, is_restrict
         true => "to standard output".to_string(),
         false => format!("in {}", counted(written.files.len() as u64, "file")),
     };
+    let is_restricted = is_restricted || written.truncated + written.left_out + written.other_types > 0;
     let lost = match export::lost(gaps) {
         (0, Some(0)) if is_restricted => "nothing else is missing between them".to_string(),
         (0, Some(0)) => "nothing is missing between them".to_string(),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
-            format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
+            format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
         }
     };
     format!("{} {place}; {lost}\n", counted(written.packets, "packet"))

@@ -544,6 +544,7 @@ fn what_raw_records_have_no_place_for_is_truncated_or_left_out_and_counted() {
     let done = export(&place, &["-w", "out.raw", "--format", "hpcap"]);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("1 packet longer than 65,535 bytes truncated"), "{}", done.stderr);
+    assert!(done.stdout.contains("; nothing else is missing between them"), "{}", done.stdout);
     assert!(
         done.stderr.contains("3 packets left out: the form has no place for the time"),
         "{}",
