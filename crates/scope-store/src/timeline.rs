@@ -17,7 +17,7 @@ use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
 use crate::listing::{self, Listed, Listing, SegmentFacts};
 use crate::name::{FileName, begin_of_run, day_ns};
-use crate::segment::StoredSegment;
+use crate::segment::{self, StoredSegment};
 use crate::unread::unread;
 use crate::volume::Store;
 use scope_fault::Fault;
@@ -125,6 +125,18 @@ struct SourceFile {
     store: usize,
     name: FileName,
     open: Option<File>,
+    /// Why its lanes lack packets, where only statistics say so.
+    drops_as: GapReason,
+}
+
+impl SourceFile {
+    /// The file, open: it may have been kept so.
+    fn open(&self, stores: &[Store]) -> io::Result<File> {
+        match &self.open {
+            Some(open) => open.try_clone(),
+            None => listing::open(stores[self.store].folder(), &self.name),
+        }
+    }
 }
 
 /// The packets of a span out of one store or several.
@@ -338,7 +350,8 @@ impl StoreTimeline {
         let file = self.files.len();
         let open =
             (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
-        self.files.push(SourceFile { store, name, open });
+        let drops_as = contents.interfaces.first().map_or(GapReason::Kernel, HeadInterface::drops_as);
+        self.files.push(SourceFile { store, name, open, drops_as });
         if contents.head.as_ref().is_some_and(|damage| damage.mended_at.is_none()) {
             plan.headless.push(file);
         }
@@ -390,7 +403,7 @@ impl StoreTimeline {
         self.name_unknown(&mut plan);
         plan.candidates.sort_unstable();
         let mut chosen: Option<(SegmentId, usize)> = None;
-        let mut ends = Vec::new();
+        let (mut ends, mut lasts) = (Vec::new(), Vec::new());
         for (id, _, _, _, at) in plan.candidates {
             match chosen {
                 Some((known, first)) if known == id => self.copies.entry(first).or_default().push(at),
@@ -399,6 +412,9 @@ impl StoreTimeline {
                     let Segment { lane, facts, .. } = &self.segments[at];
                     let (min_ns, max_ns) = (facts.foot.min_ns, facts.foot.max_ns);
                     ends.extend([(min_ns, 0), (max_ns, 1)]);
+                    if plan.lanes.is_last(&facts.foot) {
+                        lasts.push(at);
+                    }
                     self.heap.push(Reverse(Next {
                         min_ns,
                         lane: *lane,
@@ -416,6 +432,7 @@ impl StoreTimeline {
             most = most.max(beside);
         }
         self.piece_bytes = self.waiting_bytes / most;
+        lasts.into_iter().for_each(|last| self.look_behind(last));
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
     }
 
@@ -438,11 +455,7 @@ impl StoreTimeline {
     /// Interfaces of packets in files whose head is damaged, where no other head of the run describes them.
     fn name_unknown(&mut self, plan: &mut Plan) {
         for segment in self.segments.iter().filter(|segment| plan.headless.contains(&segment.file)) {
-            let SourceFile { store, name, open } = &self.files[segment.file];
-            let opened = match open {
-                Some(open) => open.try_clone(),
-                None => listing::open(self.stores[*store].folder(), name),
-            };
+            let opened = self.files[segment.file].open(&self.stores);
             // What can't be read is stated when its turn comes.
             let Ok(stored) = opened.and_then(|file| checked(&file, &segment.facts, &mut self.slot)) else {
                 continue;
@@ -468,6 +481,28 @@ impl StoreTimeline {
         self.damages.push(Damaged { fault, store, packets, is_cut: false });
     }
 
+    /// What a lane lost behind the begin of its last segment is in no foot: its statistics say it. Where they can't be
+    /// read neither can the segment, which is told when its turn comes.
+    fn look_behind(&mut self, last: usize) {
+        let Segment { file, facts, .. } = &self.segments[last];
+        let foot = &facts.foot;
+        if facts.is_open {
+            return; // it has none yet
+        }
+        let source = &self.files[*file];
+        let read = |opened: File| segment::read_statistics(&opened, facts.offset, facts.bytes, foot);
+        let said = source.open(&self.stores).and_then(read).unwrap_or_default();
+        let dropped = said.iter().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
+        let known: u64 = foot.drops_before.iter().map(|(_, packets)| packets).sum();
+        let lost = dropped.saturating_sub(known);
+        if lost > 0 {
+            let until_ns = said.iter().map(|said| said.time_ns).max();
+            let to_ns = until_ns.unwrap_or(foot.max_ns).max(foot.max_ns);
+            let (from_ns, reason) = (foot.min_ns, source.drops_as);
+            self.losses.add([Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) }]);
+        }
+    }
+
     /// Reads the packets of a segment, unless they are kept.
     fn load(&mut self, next: Next) -> io::Result<()> {
         if let Some(loaded) = self.kept.get_mut(&next.segment) {
@@ -475,16 +510,8 @@ impl StoreTimeline {
             return Ok(());
         }
         let Segment { file, facts, .. } = &self.segments[next.segment];
-        let SourceFile { store, name, open } = &self.files[*file];
-        let opened;
-        let source = match open {
-            Some(file) => file,
-            None => {
-                opened = listing::open(self.stores[*store].folder(), name)?;
-                &opened
-            }
-        };
-        let (blocks, entries) = read(source, facts, &self.interfaces, &mut self.slot)?;
+        let source = self.files[*file].open(&self.stores)?;
+        let (blocks, entries) = read(&source, facts, &self.interfaces, &mut self.slot)?;
         let order = facts.foot.unordered.then(|| by_time(&blocks, &entries));
         self.make_room(blocks.len() + entries.len());
         self.kept.insert(next.segment, Loaded { blocks, entries, order, next });

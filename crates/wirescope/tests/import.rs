@@ -99,6 +99,36 @@ fn what_a_file_has_is_in_the_store_with_times_lengths_interfaces_and_verify_find
 }
 
 #[test]
+fn the_guide_names_each_key_that_import_and_hold_list_print() {
+    let place = Place::new();
+    let file = write(&place, "in.pcapng", &capture(&[ETHERNET], 10, 0));
+    let object = imported(&place, &[&file]);
+    let store = place.path("store");
+    let add = ["hold", "add", "--from", "now", "--to", "now", "--store", text(&store)];
+    assert_eq!(finish(wirescope(&add)).code(), Some(0));
+    let listed = finish(wirescope(&["hold", "list", "--json", "--store", text(&store)]));
+    let holds: Value = serde_json::from_str(&listed.stdout).expect("an object");
+    let page = |name: &str| {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        std::fs::read_to_string(format!("{docs}/{name}")).expect("a page")
+    };
+    let (guide, summary) = (page("guide/store.md"), page("reference/summary.md"));
+    let about = |command: &str| {
+        let text = &guide[guide.find(&format!("`{command} --json` prints")).expect("a paragraph")..];
+        text[..text.find("\n\n").expect("its end")].to_string()
+    };
+    let names_all = |text: &str, object: &Value| {
+        for key in object.as_object().expect("an object").keys() {
+            assert!(text.contains(&format!("`{key}`")), "{key}: {text}");
+        }
+    };
+    names_all(&about("import"), &object["files"][0]);
+    names_all(&(about("import") + &summary), &object);
+    names_all(&about("hold list"), &holds);
+    names_all(&about("hold list"), &holds["holds"][0]);
+}
+
+#[test]
 fn several_files_are_one_run_in_order_of_time_and_keep_interfaces_of_their_own() {
     let place = Place::new();
     let (one, two, raw) =
