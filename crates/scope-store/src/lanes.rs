@@ -256,7 +256,14 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        SegmentFacts { offset: 4096, bytes: 64 << 10, is_open: false, foot, hash: Hash::NONE }
+        SegmentFacts {
+            offset: 4096,
+            bytes: 64 << 10,
+            is_open: false,
+            foot,
+            hash: Hash::NONE,
+            may_match: true,
+        }
     }
 
     fn contents(volumes: &[[u8; 16]], number: u32, segments: &[SegmentFacts]) -> Contents {

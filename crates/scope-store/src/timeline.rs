@@ -10,23 +10,27 @@
 //!
 //! Segments are read whole, checked, and kept (packets and keys only) until they are finished, as far as there
 //! is room; a segment that had to go is read again. What can't be read is left out and stated.
+//!
+//! Where few keys are searched for, segments whose summary can't hold them are passed over, and of the others only
+//! the key column is read and the pages in which packets lie that may match.
 
 use crate::checks::Hash;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial};
-use crate::listing::{self, Listed, Listing, SegmentFacts};
+use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
 use crate::name::{FileName, day_ns};
 use crate::segment::StoredSegment;
+use crate::sparse::{self, Sparse};
 use crate::unread::unread;
 use crate::volume::Store;
 use scope_fault::Fault;
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::segment::SegmentId;
+use scope_packet::segment::{Foot, SegmentId};
 use scope_packet::{Gap, GapReason, LinkType, Moment, pcapng};
 use scope_ring::{Column, KeyTest, Matches, Packets, Piece, Settled, Timeline};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -106,10 +110,31 @@ struct Loaded {
     blocks: Vec<u8>,
     /// As they lay: the last packet's first.
     entries: Vec<u8>,
-    /// The packets by time, where they don't lie so.
+    /// The packets that can be wanted, by time, where that aren't all of them as they lie.
     order: Option<Vec<u32>>,
+    /// Whether times among these never step back.
+    ordered: bool,
+    /// Bytes of memory that it takes.
+    bytes: usize,
     /// When it is needed next.
     next: Next,
+}
+
+/// What was read and passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Segments that touch the span.
+    pub segments: u64,
+    /// Those that their summary excluded.
+    pub skipped: u64,
+    /// Those of which no key matched.
+    pub unmatched: u64,
+    /// Segments read in part, and whole.
+    pub in_part: u64,
+    /// As above.
+    pub whole: u64,
+    /// Bytes of segments that were read.
+    pub bytes: u64,
 }
 
 /// The piece that is lent.
@@ -148,6 +173,9 @@ pub struct StoreTimeline {
     heard: Option<(i64, i64)>,
     partial: Vec<(Partial, u64)>,
     slot: Vec<u8>,
+    /// What is searched for, where that isn't everything.
+    keys: BTreeMap<LinkType, KeyTest>,
+    work: Work,
 }
 
 /// What is missing, as far as it is known.
@@ -189,11 +217,13 @@ pub struct Damaged {
 }
 
 impl StoreTimeline {
-    /// Of these stores the packets of `span`. What waits in a merge of its pieces takes at most about
-    /// `waiting_bytes`. Once `stop` is set no further piece comes.
+    /// Of these stores the packets of `span`, at least those whose keys pass `keys`, for which the stores were
+    /// listed. What waits in a merge of its pieces takes at most about `waiting_bytes`. Once `stop` is set no
+    /// further piece comes.
     pub fn new(
         stores: Vec<(Store, Listing)>,
         span: Span,
+        keys: Keys<'_>,
         waiting_bytes: usize,
         stop: Arc<AtomicBool>,
     ) -> StoreTimeline {
@@ -215,6 +245,8 @@ impl StoreTimeline {
             heard: None,
             partial: Vec::new(),
             slot: Vec::new(),
+            keys: BTreeMap::new(),
+            work: Work::default(),
         };
         let mut plan = Plan::default();
         for (number, (store, listing)) in stores.into_iter().enumerate() {
@@ -240,7 +272,15 @@ impl StoreTimeline {
         let partial = plan.lanes.partial();
         timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
         timeline.begin(plan);
+        let types: BTreeSet<LinkType> = timeline.interfaces.lanes.iter().map(|lane| lane.link_type).collect();
+        let tests = types.into_iter().map(|link_type| (link_type, keys(link_type)));
+        timeline.keys = tests.filter(|(_, test)| *test != KeyTest::all()).collect();
         timeline
+    }
+
+    /// What was read by now.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// The interfaces of its packets.
@@ -331,6 +371,11 @@ impl StoreTimeline {
         for facts in contents.segments {
             let foot = &facts.foot;
             if foot.packets == 0 || !self.touches((foot.min_ns, foot.max_ns)) {
+                continue;
+            }
+            self.work.segments += 1;
+            if !facts.may_match {
+                self.work.skipped += 1;
                 continue;
             }
             let first =
@@ -424,21 +469,51 @@ impl StoreTimeline {
                 &opened
             }
         };
-        let (blocks, entries) = read(source, facts, &self.interfaces, &mut self.slot)?;
-        let order = facts.foot.unordered.then(|| by_time(&blocks, &entries));
-        self.make_room(blocks.len() + entries.len());
-        self.kept.insert(next.segment, Loaded { blocks, entries, order, next });
+        let test = self.keys.get(&facts.foot.link_type);
+        let loaded = match test.filter(|_| !facts.is_open && facts.hash != Hash::NONE) {
+            Some(test) => {
+                let (run, link_type) = (facts.foot.run_id, facts.foot.link_type);
+                let is_known = |number| self.interfaces.known.contains_key(&(run, link_type, number));
+                let sparse = sparse::read(source, facts, test, is_known)?;
+                self.work.in_part += 1;
+                self.work.bytes += sparse.read as u64;
+                self.work.unmatched += u64::from(sparse.chosen.is_empty() && sparse.damaged == 0);
+                let damaged = sparse.damaged;
+                let loaded = Loaded::in_part(sparse, &facts.foot, next);
+                if damaged > 0 && next.taken == 0 {
+                    self.tell_of_pages(next, damaged);
+                }
+                loaded
+            }
+            None => {
+                let (blocks, entries) = read(source, facts, &self.interfaces, &mut self.slot)?;
+                self.work.whole += 1;
+                self.work.bytes += facts.bytes as u64;
+                Loaded::whole(blocks, entries, &facts.foot, next)
+            }
+        };
+        self.make_room(loaded.bytes);
+        self.kept.insert(next.segment, loaded);
         Ok(())
+    }
+
+    /// Pages of a segment are damaged, and with them so many packets that may match.
+    fn tell_of_pages(&mut self, next: Next, packets: u64) {
+        let Segment { file, facts, .. } = &self.segments[next.segment];
+        let SourceFile { store, name, .. } = &self.files[*file];
+        let (store, path) = (*store, self.path(*store, &name.path()));
+        let cause = format!("the segment at byte {}: pages of it are damaged", facts.offset);
+        let span_ns = (facts.foot.min_ns, facts.foot.max_ns);
+        self.damage(store, Fault::of_thing(path.to_string_lossy()).cause(cause), Some(packets), span_ns);
     }
 
     /// Lets go what is needed last, until so many bytes have room.
     fn make_room(&mut self, bytes: usize) {
-        let of = |loaded: &Loaded| loaded.blocks.len() + loaded.entries.len();
-        let mut sum: usize = self.kept.values().map(of).sum();
+        let mut sum: usize = self.kept.values().map(|loaded| loaded.bytes).sum();
         while sum + bytes > KEPT_BYTES_MAX
             && let Some((&last, _)) = self.kept.iter().max_by_key(|(_, loaded)| loaded.next)
         {
-            sum -= self.kept.remove(&last).map_or(0, |loaded| of(&loaded));
+            sum -= self.kept.remove(&last).map_or(0, |loaded| loaded.bytes);
         }
     }
 
@@ -539,12 +614,35 @@ fn time_at(blocks: &[u8], at: usize) -> i64 {
 }
 
 impl Loaded {
+    fn whole(blocks: Vec<u8>, entries: Vec<u8>, foot: &Foot, next: Next) -> Loaded {
+        let order = foot.unordered.then(|| by_time(&blocks, &entries));
+        let bytes = blocks.len() + entries.len();
+        Loaded { blocks, entries, ordered: order.is_none(), order, bytes, next }
+    }
+
+    fn in_part(sparse: Sparse, foot: &Foot, next: Next) -> Loaded {
+        let Sparse { blocks, entries, mut chosen, read, .. } = sparse;
+        let ordered = !foot.unordered;
+        if !ordered {
+            let column = Column::new(&entries);
+            chosen.sort_by_key(|&index| time_at(&blocks, column.get(index).offset() as usize));
+        }
+        let bytes = read + chosen.len() * size_of::<u32>();
+        Loaded { blocks, entries, ordered, order: Some(chosen), bytes, next }
+    }
+
     fn column(&self) -> Column<'_> {
         Column::new(&self.entries)
     }
 
+    /// Packets of the segment.
     fn packets(&self) -> usize {
         self.entries.len() / KEY_ENTRY_BYTES
+    }
+
+    /// Packets that can be wanted.
+    fn wanted(&self) -> usize {
+        self.order.as_ref().map_or(self.packets(), Vec::len)
     }
 
     /// Which packet is the n-th by time.
@@ -559,7 +657,7 @@ impl Loaded {
     /// Where a piece ends that begins with the n-th packet: behind at least one, and at most so many bytes.
     fn end(&self, from: usize, bytes_max: usize) -> usize {
         let (mut to, mut bytes) = (from, 0);
-        while to < self.packets() {
+        while to < self.wanted() {
             let at = self.column().get(self.index(to)).offset() as usize;
             bytes += pcapng::le32(&self.blocks, at + 4) as usize + WAITING_ENTRY_BYTES;
             if bytes > bytes_max && to > from {
@@ -596,9 +694,17 @@ impl Timeline for StoreTimeline {
             }
             let (facts, lane) = (&self.segments[next.segment].facts, next.lane);
             let loaded = self.kept.get_mut(&next.segment)?;
+            if next.taken == loaded.wanted() {
+                self.kept.remove(&next.segment);
+                continue;
+            }
+            let min_ns = loaded.time_ns(next.taken);
+            if min_ns > next.min_ns {
+                self.heap.push(Reverse(Next { min_ns, ..next })); // what comes first in it comes later than it begins
+                continue;
+            }
             let to = loaded.end(next.taken, self.piece_bytes);
-            let rest =
-                (to < loaded.packets()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
+            let rest = (to < loaded.wanted()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
             loaded.next = rest.unwrap_or(next);
             self.heap.extend(rest.map(Reverse));
             self.current =
@@ -613,7 +719,7 @@ impl Timeline for StoreTimeline {
                 first_packet: facts.foot.first_packet + first as u64,
                 packets: packets as u32,
                 min_ns: next.min_ns,
-                ordered: loaded.order.is_none(),
+                ordered: loaded.ordered,
             });
         }
         None

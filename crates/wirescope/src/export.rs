@@ -24,7 +24,7 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
 use scope_packet::LinkType;
-use scope_ring::Timeline;
+use scope_ring::{KeyTest, Timeline};
 use scope_spelling::moment::Here;
 use scope_spelling::printable::shell_word;
 use scope_spelling::time::iso;
@@ -293,7 +293,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let filters = filters(&looked);
     let mut of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
     of.dedup(); // copies have the same id
-    let mut timeline = StoreTimeline::new(looked, span, WAITING_BYTES, stop.clone());
+    let mut timeline = StoreTimeline::new(looked, span, &|_| KeyTest::all(), WAITING_BYTES, stop.clone());
     let partial: Vec<String> =
         timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
     let question = Question {
