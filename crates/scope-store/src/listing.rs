@@ -19,6 +19,7 @@ use scope_folder::folder::EntryKind;
 use scope_packet::LinkType;
 use scope_packet::segment::Foot;
 use scope_ring::KeyTest;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -149,6 +150,23 @@ impl Contents {
 /// The system's: the store's folder can't be listed.
 pub fn list(store: &Store) -> io::Result<Listing> {
     list_for(store, &|_| KeyTest::all())
+}
+
+/// The link types that the names of a store's files tell, without a look into them.
+///
+/// # Errors
+/// As [`list`]. A day's folder that can't be read tells none.
+pub fn link_types(store: &Store) -> io::Result<BTreeSet<LinkType>> {
+    let mut types = BTreeSet::new();
+    for entry in store.folder().entries()? {
+        let day = Path::new(&entry.name);
+        if entry.kind == EntryKind::Folder && entry.name.to_str().is_some_and(is_day) {
+            let names = store.folder().below(day.as_os_str()).and_then(|folder| folder.entries());
+            let read = |name| FileName::read(&day.join(name)).and_then(|name| name.link_type());
+            types.extend(names.into_iter().flatten().filter_map(|entry| read(entry.name)));
+        }
+    }
+    Ok(types)
 }
 
 /// The same, for a search: it says of each segment whether it may have what is searched for.
