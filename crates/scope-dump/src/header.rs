@@ -14,6 +14,7 @@ use crate::mark::APPLICATION;
 use crate::report::DumpReport;
 use scope_packet::Gap;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
+use scope_spelling::figures::plural;
 use scope_spelling::time::iso;
 use std::fmt::Write;
 
@@ -80,8 +81,7 @@ pub(crate) fn facts(report: &DumpReport) -> String {
     let _ = writeln!(text, "packets: {}", report.packets);
     text.push_str(&loss(report));
     if report.cut > 0 {
-        let _ =
-            writeln!(text, "cut: {} packets are truncated although no snap length asked for it", report.cut);
+        let _ = writeln!(text, "cut: {} truncated although no snap length asked for it", are(report.cut));
     }
     if let Some(error) = &report.error {
         let _ = writeln!(text, "writing failed: {error}");
@@ -112,9 +112,9 @@ fn loss(report: &DumpReport) -> String {
     }
     let mut text = match (report.lost_min, report.lost_max) {
         (0, u64::MAX) => format!("incomplete: an unknown number of packets may be missing{span}\n"),
-        (least, u64::MAX) => format!("incomplete: at least {least} packets are missing{span}\n"),
+        (least, u64::MAX) => format!("incomplete: at least {} missing{span}\n", are(least)),
         (least, most) => {
-            format!("incomplete: at least {least} and at most {most} packets are missing{span}\n")
+            format!("incomplete: at least {least} and at most {} missing{span}\n", are(most))
         }
     };
     for each in &report.gaps {
@@ -127,12 +127,19 @@ fn loss(report: &DumpReport) -> String {
     text
 }
 
+/// So many packets, and the verb that follows.
+fn are(packets: u64) -> String {
+    format!("{packets} packet{}", if packets == 1 { " is" } else { "s are" })
+}
+
 /// One line of a gap.
 fn gap(text: &mut String, gap: &Gap) {
     let _ = write!(text, "gap: {} to {} {}", iso(gap.from_ns), iso(gap.to_ns), gap.reason.name());
     let _ = match gap.lost_max {
-        Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
-        None if gap.lost_min > 0 => writeln!(text, ", at least {} packets", gap.lost_min),
+        Some(most) => writeln!(text, ", {} to {most} packet{}", gap.lost_min, plural(most)),
+        None if gap.lost_min > 0 => {
+            writeln!(text, ", at least {} packet{}", gap.lost_min, plural(gap.lost_min))
+        }
         None => writeln!(text),
     };
 }

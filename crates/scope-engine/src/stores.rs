@@ -249,7 +249,8 @@ fn failures_of(report: &VolumeReport) -> Vec<String> {
     }
     if report.missed.packets > 0 {
         let packets = counted(report.missed.packets, "packet");
-        failures.push(format!("the store in {path} missed {packets}"));
+        let why = if report.was_held { "; for a time holds left it no room" } else { "" };
+        failures.push(format!("the store in {path} missed {packets}{why}"));
     }
     let stored = report.stored.packets;
     if report.crowded_out && stored > 0 && report.deleted_own.packets >= stored {
@@ -320,6 +321,18 @@ fn log(events: &Events, volume: &str, news: News, notices: &mut Vec<Notice>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_volume_missed_because_of_holds_is_a_failure_that_names_them() {
+        let failure = |missed, was_held| {
+            let missed = Amount::new(missed, 0);
+            failures_of(&VolumeReport { path: "/s".into(), missed, was_held, ..VolumeReport::default() })
+        };
+        assert_eq!(failure(0, true), [""; 0]);
+        assert_eq!(failure(2000, false), ["the store in /s missed 2,000 packets"]);
+        let held = "the store in /s missed 2,000 packets; for a time holds left it no room";
+        assert_eq!(failure(2000, true), [held]);
+    }
 
     #[test]
     fn a_volume_that_deleted_all_that_the_run_stored_for_lack_of_room_is_a_failure() {

@@ -105,8 +105,9 @@ pub enum RingError {
     },
     /// The ring can't give its lanes what they need.
     #[error(
-        "ring of {ring_bytes} B is too small: {lanes} lane(s) need at least {needed} B ({per_lane} segments \
-         of {segment_bytes} B each); enlarge --ring or choose a smaller --segment"
+        "ring of {ring_bytes} B is too small: {lanes} {} at least {needed} B ({per_lane} segments \
+         of {segment_bytes} B each); enlarge --ring or choose a smaller --segment",
+        if *lanes == 1 { "lane needs" } else { "lanes need" }
     )]
     TooSmall {
         /// As requested, bytes.

@@ -58,7 +58,7 @@ fn a_picked_size_always_gives_every_lane_its_sixteen_segments() {
             least - 1,
             None,
             lanes as u32,
-            &["too small", &format!("{lanes} lane(s)"), &format!("at least {least} B")],
+            &["too small", &format!(": {lanes} lane"), &format!("at least {least} B")],
         );
     }
 }
@@ -71,8 +71,8 @@ fn a_ring_too_small_for_its_lanes_names_what_would_do() {
         1,
         &["32505856 B", "33554432 B", "16 segments of 2097152 B", "--ring", "--segment"],
     );
-    check_refused(MIB, None, 2, &["too small", "2 lane(s)", "2097152 B"]);
-    check_refused(0, None, 1, &["too small"]);
+    check_refused(MIB, None, 2, &["too small: 2 lanes need at least 2097152 B"]);
+    check_refused(0, None, 1, &["too small: 1 lane needs at least 1048576 B"]);
 }
 
 #[test]

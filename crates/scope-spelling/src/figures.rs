@@ -15,7 +15,12 @@ pub fn number(value: u64) -> String {
 
 /// `1 packet`, `2 packets`.
 pub fn counted(value: u64, noun: &str) -> String {
-    format!("{} {noun}{}", number(value), if value == 1 { "" } else { "s" })
+    format!("{} {noun}{}", number(value), plural(value))
+}
+
+/// What stands behind a noun of so many things: `1 packet`, `2 packets`, for numbers that programs read.
+pub fn plural(value: u64) -> &'static str {
+    if value == 1 { "" } else { "s" }
 }
 
 /// Bytes: `64 KiB`, `1 GiB`, `1.5 MiB`, `100 B`.

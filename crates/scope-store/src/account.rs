@@ -92,6 +92,7 @@ impl Account {
         let changed = self.report.state != state || self.report.error.as_deref() != Some(&words);
         (self.report.state, self.report.error) =
             (state, (state != VolumeState::Writing).then(|| words.clone()));
+        self.report.was_held |= state == VolumeState::Held;
         if changed {
             self.note(News::State(state, words));
         }

@@ -22,6 +22,7 @@ use scope_folder::{Folder, with_suffix};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, PACKET_HEAD_BYTES, PacketBlock};
 use scope_packet::time::NS_PER_SECOND;
 use scope_packet::{Gap, GapReason, LinkType};
+use scope_spelling::figures::plural;
 use scope_spelling::time::iso;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -484,19 +485,19 @@ impl<'a> Export<'a> {
                 let _ = writeln!(text, "complete: nothing {more}is missing between the stored packets");
             }
             (least, Some(most)) => {
-                let _ = writeln!(text, "incomplete: at least {least} and at most {most} packets are missing");
+                let _ = writeln!(text, "incomplete: at least {least} and at most {}", missing(most));
             }
             (0, None) => text.push_str("incomplete: nobody knows how many packets are missing\n"),
             (least, None) => {
-                let _ = writeln!(text, "incomplete: at least {least} packets are missing");
+                let _ = writeln!(text, "incomplete: at least {}", missing(least));
             }
         }
         for gap in gaps.iter().take(GAPS_MAX) {
             let to = if gap.to_ns == i64::MAX { "the end".to_string() } else { iso(gap.to_ns) };
             let _ = write!(text, "gap: {} to {to} {}", iso(gap.from_ns), reason(gap.reason));
             let _ = match gap.lost_max {
-                Some(most) if most == gap.lost_min => writeln!(text, ", {most} packets"),
-                Some(most) => writeln!(text, ", {} to {most} packets", gap.lost_min),
+                Some(most) if most == gap.lost_min => writeln!(text, ", {most} packet{}", plural(most)),
+                Some(most) => writeln!(text, ", {} to {most} packet{}", gap.lost_min, plural(most)),
                 None => writeln!(text),
             };
         }
@@ -506,6 +507,11 @@ impl<'a> Export<'a> {
         text.truncate(pcapng::beginning(text.trim_end(), COMMENT_BYTES_MAX).len());
         text
     }
+}
+
+/// So many packets, as a sentence's end.
+fn missing(packets: u64) -> String {
+    format!("{packets} packet{} missing", if packets == 1 { " is" } else { "s are" })
 }
 
 /// A store's filter, and what it did, in words.

@@ -27,7 +27,7 @@ use crate::outgoing::Outgoing;
 use crate::salvage::{self, Proof};
 use crate::slot::{self, Flushed, Put};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, le32};
-use scope_packet::segment::{FOOT_BYTES, SegmentId};
+use scope_packet::segment::{FOOT_BYTES, Foot, SegmentId};
 use scope_ring::{Committed, Summaries};
 use std::collections::BTreeMap;
 use std::io;
@@ -147,6 +147,8 @@ pub struct FileWriter {
     round: Option<Round>,
     /// Length of the whole file, once it is known.
     bytes: u64,
+    /// From the first to the last time of closed segments that it was given, ns.
+    span_ns: Option<(i64, i64)>,
     kept: Vec<Kept>,
     written: Vec<SegmentId>,
     begun: u64,
@@ -205,6 +207,7 @@ impl FileWriter {
             waiting: Vec::new(),
             round: None,
             bytes: 0,
+            span_ns: None,
             kept: Vec::new(),
             written: Vec::new(),
             begun: 0,
@@ -258,6 +261,11 @@ impl FileWriter {
     /// Length of the file, once it is whole.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Smallest and largest time of the closed segments that it was given, ns.
+    pub fn span_ns(&self) -> Option<(i64, i64)> {
+        self.span_ns
     }
 
     /// What it holds so far in closed segments.
@@ -333,6 +341,9 @@ impl FileWriter {
         };
         self.slots[index].given = committed.packets;
         self.slots[index].states = segment.is_composed();
+        if let Some(foot) = segment.sealed_foot() {
+            self.widen(&foot);
+        }
         self.waiting.push(Waiting::Close(index, segment));
         self.go_on(disk);
         Given::Taken
@@ -561,11 +572,17 @@ impl FileWriter {
         let Proof::Beginning { foot, record } = salvage::look(pages.as_slice()).proof else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "what was flushed isn't read back"));
         };
+        self.widen(&foot);
         let hash = salvage::close(pages.as_mut_slice(), &foot, record);
         let entry = closing::entry(at, pages.as_slice(), foot, hash);
         self.slots[index].state = SlotState::Closed(Box::new(entry));
         self.put(disk, index, vec![Put { at: 0, bytes: Bytes::Own(pages) }]);
         Ok(())
+    }
+
+    fn widen(&mut self, foot: &Foot) {
+        let (min_ns, max_ns) = self.span_ns.unwrap_or((foot.min_ns, foot.max_ns));
+        self.span_ns = Some((min_ns.min(foot.min_ns), max_ns.max(foot.max_ns)));
     }
 
     fn put(&mut self, disk: &mut dyn Disk, index: usize, puts: Vec<Put>) {

@@ -97,6 +97,18 @@ impl Files {
         self.files.iter().map(|file| &file.writer)
     }
 
+    /// The files that have no name yet, and whether each is to end: all but the newest one are, and so is one
+    /// that has no room for more.
+    pub fn growing(&self) -> impl Iterator<Item = (&FileWriter, bool)> {
+        let newest = self.files.len().saturating_sub(1);
+        let files = self.files.iter().map(|file| &file.writer).enumerate();
+        files.filter_map(move |(index, writer)| match writer.stage() {
+            Stage::Growing => Some((writer, index < newest)),
+            Stage::Ending => Some((writer, true)),
+            _ => None,
+        })
+    }
+
     /// Whether the newest file has a flush under way: the next one waits.
     pub fn is_flushing(&self) -> bool {
         self.files.last().is_some_and(|file| file.writer.is_flushing())

@@ -28,6 +28,8 @@ pub const FILTER_BYTES_MAX: usize = 1 << 20;
 /// Most volumes of a run.
 pub const VOLUMES_MAX: usize = 64;
 
+/// In a longer head no changed bit is looked for: that takes time with the square of its length.
+const MENDED_BYTES_MAX: usize = 16 << 10;
 /// Longer texts of an interface are truncated.
 const TEXT_BYTES_MAX: usize = 255;
 /// A longer filter stands in the head block alone.
@@ -237,6 +239,26 @@ impl Head {
         Ok((head, at))
     }
 
+    /// What a damaged head said, where that can be told for certain: one bit of it is changed, or only padding or
+    /// the version are; with the first place that is changed. `damaged` is all of it.
+    pub fn mend(damaged: &[u8]) -> Option<(Head, usize)> {
+        let is_block = |at: &usize| damaged[*at + 8..].starts_with(&MAGIC[..7]);
+        let block_at = (0..damaged.len().saturating_sub(FIXED_BYTES)).step_by(4).find(is_block);
+        let padded = block_at.and_then(|block_at| {
+            let mut head = damaged.to_vec();
+            head[block_at + 15] = MAGIC[7];
+            let used = block_at + le32(&head, block_at + 4) as usize;
+            let rest = head.get_mut(used..).filter(|rest| rest.len() >= BLOCK_BYTES_MIN)?;
+            rest.fill(0);
+            pcapng::padding(rest);
+            Some(head)
+        });
+        let mended =
+            padded.filter(|head| Head::read(head).is_ok()).or_else(|| one_bit(damaged, block_at?))?;
+        let at = mended.iter().zip(damaged).position(|(one, other)| one != other)?;
+        Head::read(&mended).ok().map(|(head, _)| (head, at))
+    }
+
     /// Takes over what the head block says; returns the head's length.
     fn take_block(&mut self, block: &[u8]) -> Result<usize, HeadError> {
         if block.len() < FIXED_BYTES + 4 || block[8..15] != MAGIC[..7] {
@@ -352,6 +374,27 @@ fn check(head: &[u8], block_at: usize) -> Result<(), HeadError> {
         true => Ok(()),
         false => Err(HeadError::Damaged("its checksum differs")),
     }
+}
+
+/// The head without the one bit that is changed, as the check in its head block, at `block_at`, proves.
+fn one_bit(damaged: &[u8], block_at: usize) -> Option<Vec<u8>> {
+    let at = block_at + CHECK_AT;
+    let (mut head, check) = (damaged.to_vec(), damaged.get(at..at + 8)?);
+    let expected = u64::from_le_bytes(check.try_into().ok()?);
+    head[at..at + 8].fill(0);
+    let found = XxHash3_64::oneshot(&head);
+    let is_in_check = (found ^ expected).count_ones() == 1;
+    let bits = if damaged.len() > MENDED_BYTES_MAX { 0 } else { damaged.len() * 8 };
+    let is_found = is_in_check
+        || (0..bits).any(|bit| {
+            head[bit / 8] ^= 1 << (bit % 8);
+            let is_it = XxHash3_64::oneshot(&head) == expected;
+            head[bit / 8] ^= if is_it { 0 } else { 1 << (bit % 8) };
+            is_it
+        });
+    let check = if is_in_check { found } else { expected };
+    head[at..at + 8].copy_from_slice(&check.to_le_bytes());
+    is_found.then_some(head)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use crate::closing::Holds;
 use crate::disk::{self, Disk, Standing};
 use crate::index::{self, Totals};
-use crate::name::FileName;
+use crate::name::{FileName, begin_of_run};
 use crate::recover;
 use crate::report::{Deleted, VolumeState};
-use crate::retain::{Bound, Bounds, Kept, State, used};
+use crate::retain::{Bound, Bounds, Growing, Kept, State, used};
 use crate::volume::{Foreign, Volume, is_foreign, own_bytes};
 use scope_spelling::figures::{counted, size};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Inventory {
                 continue;
             }
             let Some(name) = FileName::read(&standing.name) else { continue };
-            if !inventory.agrees(disk, &standing, &name) {
+            if !Inventory::agrees(disk, &standing, &name) {
                 inventory.damaged.insert(standing.name, standing.taken);
                 continue;
             }
@@ -87,16 +87,11 @@ impl Inventory {
     }
 
     /// Whether the head says what the name says; a growing file whose head can't be read is recovery's.
-    fn agrees(&mut self, disk: &mut dyn Disk, standing: &Standing, name: &FileName) -> bool {
-        let head = recover::head_of(disk, standing);
-        let agrees = match &head {
+    fn agrees(disk: &mut dyn Disk, standing: &Standing, name: &FileName) -> bool {
+        match &recover::head_of(disk, standing) {
             Ok(head) => head.has_block() && name.agrees(&head.run_id, head.link_type, head.number),
             Err(_) => name.is_growing(),
-        };
-        if !agrees {
-            self.foreign.add(&standing.name);
         }
-        agrees
     }
 
     fn add(&mut self, disk: &mut dyn Disk, name: FileName, len: u64, taken: u64) {
@@ -113,10 +108,16 @@ impl Inventory {
         &self.foreign
     }
 
+    /// What has a name of the store's and a head that doesn't say so.
+    pub fn damaged(&self) -> Foreign {
+        let mut damaged = Foreign::default();
+        self.damaged.keys().for_each(|name| damaged.add(name));
+        damaged
+    }
+
     /// Which run writes from now on.
     pub fn set_run(&mut self, run_id: &[u8; 16]) {
-        let [a, b, c, d, ..] = *run_id;
-        self.run = ([a, b, c, d], now_ns());
+        self.run = (begin_of_run(run_id), now_ns());
     }
 
     /// A file was begun.
@@ -157,6 +158,19 @@ impl Inventory {
         }
     }
 
+    /// What the writer knows of the files that grow: those that end, and can, have their place by their time. All
+    /// others, and those of dead runs, have none.
+    pub fn set_growing(&mut self, growing: &[Growing]) {
+        for file in self.files.iter_mut().filter(|file| file.name.is_growing()) {
+            let name = file.name.closed().path();
+            let known = growing.iter().find(|growing| growing.name == name);
+            file.stays = known.is_some_and(|growing| growing.ends && growing.can_end);
+            if let Some((min_ns, max_ns)) = known.and_then(|growing| growing.span_ns) {
+                (file.min_ns, file.max_ns) = (min_ns, max_ns);
+            }
+        }
+    }
+
     /// Bytes that the volume takes, reserves included.
     pub fn used(&self) -> u64 {
         used(&self.files, self.beside).saturating_add(self.damaged_bytes())
@@ -189,7 +203,7 @@ impl Inventory {
 
     /// The largest number of a file of this run.
     pub fn numbers_of(&self, run_id: &[u8; 16]) -> u32 {
-        let of_run = |file: &&Kept| file.name.run()[..] == run_id[..4];
+        let of_run = |file: &&Kept| file.name.run() == begin_of_run(run_id);
         self.files.iter().filter(of_run).map(|file| file.name.number()).max().unwrap_or(0)
     }
 
@@ -402,6 +416,11 @@ mod tests {
         let bounds = budget(1324 * KIB); // what all of it takes
         let (mut inventory, growing) = Inventory::look(&mut *disk, bounds, true).unwrap();
         assert_eq!((inventory.used() / KIB, growing.len()), (1024 + 300, 0), "1 MiB is set aside");
+        let listed = |of: &Foreign| (of.count, of.listed());
+        assert_eq!(listed(inventory.foreign()), (1, "notes.txt".to_string()));
+        let both = [broken.clone(), other.strip_prefix(path).unwrap().to_path_buf()];
+        let both = both.map(|name| name.display().to_string()).join(", ");
+        assert_eq!(listed(&inventory.damaged()), (2, both));
         assert!(inventory.make_room(&mut *disk, &volume, 0).is_ok());
         // A chain that is longer than what is set aside counts as long as it is.
         std::fs::write(path.join(CHAIN_FILE), vec![b'\n'; 3 << 20]).unwrap();

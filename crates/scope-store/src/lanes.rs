@@ -7,11 +7,12 @@
 //! ```
 //! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing.
 
+use crate::index::IndexError;
 use crate::listing::{Contents, SegmentFacts};
-use crate::name::FileName;
+use crate::name::{FileName, begin_of_run};
 use scope_packet::segment::Foot;
 use scope_packet::{DropReason, Drops, Gap, GapReason};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 
@@ -20,7 +21,6 @@ use std::ops::Range;
 struct Link {
     store: usize,
     volume: [u8; 16],
-    file: u32,
     first_packet: u64,
     /// Number of the packet behind all that it has, or that was left out of it.
     end: u64,
@@ -30,6 +30,21 @@ struct Link {
     drops: Drops,
 }
 
+/// A run and a lane in it.
+type LaneId = ([u8; 16], u32);
+
+/// Numbers of files, by the begin of the run's id and the volume.
+type There = HashMap<([u8; 4], [u8; 16]), Vec<u32>>;
+
+/// Where in a file stood what can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    /// Behind all that can be.
+    Behind,
+    /// Nobody knows.
+    Anywhere,
+}
+
 /// What a lane lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
@@ -37,11 +52,16 @@ pub struct Lack {
     pub run_id: [u8; 16],
     /// The store that has the segment behind it.
     pub store: usize,
+    /// The file that can't be read, or only in part, and may have had it.
+    pub unread: Option<UnreadFile>,
     /// How much, when and why.
     pub gap: Gap,
     /// It may be in a volume of the run that wasn't given: then `lost_min` is 0.
     pub is_elsewhere: bool,
 }
+
+/// A file by the begin of its run's id, its volume, and its number in both.
+pub type UnreadFile = ([u8; 4], [u8; 16], u32);
 
 /// A run with several volumes, not all of which were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +77,10 @@ pub struct Partial {
 /// For example `run 0a1b2c3d: 1 of 2 volumes was given`.
 impl fmt::Display for Partial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Partial { run_id: [a, b, c, d, ..], given, volumes } = self;
+        let Partial { run_id, given, volumes } = self;
         let were = if *given == 1 { "was" } else { "were" };
-        write!(out, "run {a:02x}{b:02x}{c:02x}{d:02x}: {given} of {volumes} volumes {were} given")
+        let run = u32::from_be_bytes(begin_of_run(run_id));
+        write!(out, "run {run:08x}: {given} of {volumes} volumes {were} given")
     }
 }
 
@@ -70,8 +91,10 @@ pub struct Lanes {
     links: BTreeMap<([u8; 16], u32, u64), Link>,
     /// Files that are there, by run, volume and number.
     files: BTreeSet<([u8; 16], [u8; 16], u32)>,
-    /// Files that can't be read, or only in part: by the begin of the run's id, volume and number.
-    unread: BTreeSet<([u8; 4], [u8; 16], u32)>,
+    /// The file of each copy of a segment, by run, lane, volume, and number of the first packet.
+    places: BTreeMap<([u8; 16], u32, [u8; 16], u64), u32>,
+    /// Files that can't be read, or only in part, and where what they lack stood.
+    unread: BTreeMap<UnreadFile, Unread>,
     /// Volumes that were given.
     given: BTreeSet<[u8; 16]>,
     /// All volumes of each run, as far as heads of its files say them.
@@ -86,15 +109,18 @@ impl Lanes {
 
     /// A file of this volume is there, and can't be read.
     pub fn add_unread(&mut self, volume: [u8; 16], name: &FileName) {
-        self.unread.insert((name.run(), volume, name.number()));
+        self.unread.insert((name.run(), volume, name.number()), Unread::Anywhere);
     }
 
     /// Adds the segments of a file of the store with this number; of two copies of a segment the longer one
     /// counts.
     pub fn add(&mut self, store: usize, contents: &Contents) {
         self.files.insert((contents.run_id, contents.volume, contents.number));
-        if contents.index.is_some() {
-            self.unread.insert((begin_of(contents.run_id), contents.volume, contents.number));
+        let file = (begin_of_run(&contents.run_id), contents.volume, contents.number);
+        match contents.index {
+            Some(_) if contents.unread > 0 => drop(self.unread.insert(file, Unread::Anywhere)),
+            Some(IndexError::None) => drop(self.unread.entry(file).or_insert(Unread::Behind)),
+            _ => {}
         }
         if !contents.volumes.is_empty() {
             self.volumes.entry(contents.run_id).or_insert_with(|| contents.volumes.clone());
@@ -103,7 +129,6 @@ impl Lanes {
             let link = Link {
                 store,
                 volume: contents.volume,
-                file: contents.number,
                 first_packet: foot.first_packet,
                 end: foot.end(),
                 first_ns: foot.first_ns,
@@ -111,6 +136,7 @@ impl Lanes {
                 max_ns: foot.max_ns,
                 drops: foot.drops_before,
             };
+            self.places.insert((foot.run_id, foot.lane, contents.volume, foot.first_packet), contents.number);
             let known = self.links.entry(place(foot)).or_insert(link);
             if known.end < link.end {
                 *known = link;
@@ -121,13 +147,14 @@ impl Lanes {
     /// What is missing between the segments that are there, lane after lane.
     pub fn lacks(&self) -> Vec<Lack> {
         let mut lacks = Vec::new();
+        let there = self.there();
         let mut before: Option<([u8; 16], u32, &Link)> = None;
         for (&(run, lane, first_packet), link) in &self.links {
             match before.filter(|&(last_run, last_lane, _)| (last_run, last_lane) == (run, lane)) {
-                Some((_, _, last)) => self.between(run, last, link, &mut lacks),
+                Some((_, _, last)) => self.between((run, lane), last, link, &there, &mut lacks),
                 None if first_packet == 0 => {
                     let nothing = Link { drops: Drops::default(), end: 0, ..*link };
-                    self.between(run, &nothing, link, &mut lacks);
+                    self.between((run, lane), &nothing, link, &there, &mut lacks);
                 }
                 None => {} // what came before was deleted, with its counts, or is elsewhere
             }
@@ -145,62 +172,96 @@ impl Lanes {
         partial.filter(|partial| (1..partial.volumes).contains(&partial.given)).collect()
     }
 
-    /// Whether packets between two segments may have been in a file that was deleted: one of the same volume,
-    /// between the two; of a run with several volumes, any.
-    fn is_deleted(&self, run: [u8; 16], last: &Link, next: &Link) -> bool {
-        let has = |volume, number| {
-            self.files.contains(&(run, volume, number))
-                || self.unread.contains(&(begin_of(run), volume, number))
-        };
-        if last.volume == next.volume
-            && (last.file..next.file).skip(1).any(|number| !has(last.volume, number))
-        {
-            return true;
-        }
-        let volumes = self.volumes.get(&run).map_or(&[][..], Vec::as_slice);
-        let has_holes = |&volume: &[u8; 16]| {
-            let of_volume = self.files.range((run, volume, 0)..=(run, volume, u32::MAX));
-            let (count, last) = of_volume.fold((0, 0), |(count, _), &(_, _, number)| (count + 1, number));
-            let place = |number| (begin_of(run), volume, number);
-            let unread = self.unread.range(place(0)..place(last));
-            count + unread.filter(|(_, _, number)| !self.files.contains(&(run, volume, *number))).count()
-                < last as usize
-        };
-        volumes.len() > 1 && volumes.iter().any(has_holes)
-    }
-
-    /// Whether they may have been in a file that can't be read.
-    fn is_unread(&self, run: [u8; 16], last: &Link, next: &Link) -> bool {
-        let of_volume = |volume: &[u8; 16], numbers: Range<u32>| {
-            let place = |number| (begin_of(run), *volume, number);
-            self.unread.range(place(numbers.start)..place(numbers.end)).next().is_some()
-        };
-        if last.volume == next.volume {
-            let is_between = of_volume(&last.volume, last.file..next.file.max(last.file.saturating_add(1)));
-            if is_between {
-                return true;
+    /// Whether gaps in the numbers of packets show all that a file lacks: each lane of its run that stands in its
+    /// volume goes on there behind it.
+    pub fn show_all(&self, file: UnreadFile) -> bool {
+        let (run, volume, number) = file;
+        let mut last: BTreeMap<([u8; 16], u32), u32> = BTreeMap::new();
+        for (&(run_id, lane, of, _), &file) in &self.places {
+            if of == volume && begin_of_run(&run_id) == run {
+                let last = last.entry((run_id, lane)).or_insert(file);
+                *last = (*last).max(file);
             }
         }
-        let volumes = self.volumes.get(&run).map_or(&[][..], Vec::as_slice);
-        volumes.len() > 1 && volumes.iter().any(|volume| of_volume(volume, 0..u32::MAX))
+        !last.is_empty() && last.values().all(|&last| last > number)
     }
 
-    fn between(&self, run_id: [u8; 16], last: &Link, next: &Link, lacks: &mut Vec<Lack>) {
+    /// The numbers of the files that are there, of each run and volume, rising.
+    fn there(&self) -> There {
+        let mut there = There::new();
+        for &(run, volume, number) in &self.files {
+            there.entry((begin_of_run(&run), volume)).or_default().push(number);
+        }
+        for &(run, volume, number) in self.unread.keys() {
+            there.entry((run, volume)).or_default().push(number);
+        }
+        for numbers in there.values_mut() {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        there
+    }
+
+    /// The files of a volume that have what stands in a lane in front of these packets, and behind them: numbers,
+    /// 0 where nothing is in front, `None` where nothing is behind.
+    fn around(&self, (run, lane): LaneId, volume: [u8; 16], packets: &Range<u64>) -> (u32, Option<u32>) {
+        let place = |packet| (run, lane, volume, packet);
+        let before = self.places.range(place(0)..place(packets.start)).next_back();
+        let behind = self.places.range(place(packets.end)..=place(u64::MAX)).next();
+        (before.map_or(0, |(_, &file)| file), behind.map(|(_, &file)| file))
+    }
+
+    /// The volumes that may have had packets between two segments.
+    fn volumes_of<'a>(&'a self, run: [u8; 16], next: &'a Link) -> &'a [[u8; 16]] {
+        let volumes = self.volumes.get(&run).map_or(&[][..], Vec::as_slice);
+        if volumes.len() > 1 { volumes } else { std::slice::from_ref(&next.volume) }
+    }
+
+    /// Whether these packets in front of `next` may have been in a file that was deleted: one between those that
+    /// have what stands around them in its volume.
+    fn is_deleted(&self, id: LaneId, packets: &Range<u64>, next: &Link, there: &There) -> bool {
+        self.volumes_of(id.0, next).iter().any(|&volume| {
+            let Some(numbers) = there.get(&(begin_of_run(&id.0), volume)) else { return false };
+            let (before, behind) = self.around(id, volume, packets);
+            let behind = behind.or(numbers.last().copied()).unwrap_or(0);
+            let below = |number: u32| numbers.partition_point(|&one| one < number);
+            let between = behind.saturating_sub(before).saturating_sub(1) as usize;
+            below(behind).saturating_sub(below(before.saturating_add(1))) < between
+        })
+    }
+
+    /// The file that can't be read, or only in part, and may have had them.
+    fn unread(&self, id: LaneId, packets: &Range<u64>, next: &Link) -> Option<UnreadFile> {
+        self.volumes_of(id.0, next).iter().find_map(|&volume| {
+            let (before, behind) = self.around(id, volume, packets);
+            let place = |number| (begin_of_run(&id.0), volume, number);
+            let mut unread = self.unread.range(place(before)..=place(behind.unwrap_or(u32::MAX)));
+            let may_have = |(file, lacks): &(&UnreadFile, &Unread)| {
+                **lacks == Unread::Anywhere || Some(file.2) != behind || file.2 == before
+            };
+            unread.find(may_have).map(|(file, _)| *file)
+        })
+    }
+
+    fn between(&self, id: LaneId, last: &Link, next: &Link, there: &There, lacks: &mut Vec<Lack>) {
+        let run_id = id.0;
         let missing = next.first_packet.saturating_sub(last.end);
         if missing > 0 {
             let (from_ns, to_ns) = (last.max_ns.min(next.min_ns), next.min_ns.max(last.max_ns));
             let volumes = self.volumes.get(&run_id).map_or(&[][..], Vec::as_slice);
             let is_partial = volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains(id));
-            let is_deleted = self.is_deleted(run_id, last, next);
+            let packets = last.end..next.first_packet;
+            let is_deleted = self.is_deleted(id, &packets, next, there);
+            let unread = if is_deleted { None } else { self.unread(id, &packets, next) };
             let is_elsewhere = is_partial && !is_deleted;
             let reason = match is_deleted {
                 true => GapReason::Evicted,
-                false if self.is_unread(run_id, last, next) => GapReason::Unreadable,
+                false if unread.is_some() => GapReason::Unreadable,
                 false => GapReason::Disk,
             };
             let lost_min = if is_elsewhere { 0 } else { missing };
             let gap = Gap { from_ns, to_ns, reason, lost_min, lost_max: Some(missing) };
-            lacks.push(Lack { run_id, store: next.store, gap, is_elsewhere });
+            lacks.push(Lack { run_id, store: next.store, unread, gap, is_elsewhere });
         }
         for (drop, count) in next.drops.iter() {
             let lost = count.saturating_sub(last.drops.get(drop));
@@ -212,15 +273,10 @@ impl Lanes {
                 };
                 let (from_ns, to_ns) = (last.first_ns.min(next.first_ns), last.first_ns.max(next.first_ns));
                 let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
-                lacks.push(Lack { run_id, store: next.store, gap, is_elsewhere: false });
+                lacks.push(Lack { run_id, store: next.store, unread: None, gap, is_elsewhere: false });
             }
         }
     }
-}
-
-/// What names of files have of a run's id.
-fn begin_of([a, b, c, d, ..]: [u8; 16]) -> [u8; 4] {
-    [a, b, c, d]
 }
 
 /// Where a segment with this foot stands.
@@ -263,6 +319,7 @@ mod tests {
             foot,
             hash: Hash::NONE,
             may_match: true,
+            may_match: true,
         }
     }
 
@@ -277,6 +334,7 @@ mod tests {
             snap: 0,
             interfaces: Vec::new(),
             segments: segments.to_vec(),
+            head: None,
             index: None,
             unread: 0,
         }
@@ -300,7 +358,7 @@ mod tests {
         lanes.add(0, &contents(&ids, 1, &[first, third]));
         let elsewhere =
             Gap { from_ns: 9, to_ns: 1500, reason: GapReason::Disk, lost_min: 0, lost_max: Some(50) };
-        let lack = Lack { run_id: [7; 16], store: 0, gap: elsewhere, is_elsewhere: true };
+        let lack = Lack { run_id: [7; 16], store: 0, unread: None, gap: elsewhere, is_elsewhere: true };
         assert_eq!(lanes.lacks(), [lack]);
         let partial = lanes.partial();
         assert_eq!(partial, [Partial { run_id: [7; 16], given: 1, volumes: 2 }]);
@@ -318,6 +376,44 @@ mod tests {
         lanes.add(0, &contents(&ids, 1, &[segment(0, 0, 100, 0), segment(2, 150, 30, 0)]));
         lanes.add(1, &Contents { volume: ids[1], ..contents(&ids, 2, &[]) });
         assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Evicted);
+    }
+
+    #[test]
+    fn a_gap_belongs_to_the_volume_whose_file_lay_there() {
+        let ids = [[8; 16], [9; 16]];
+        let at = |number: u64| [segment(number, number * 10, 10, 0)];
+        let of = |volume: usize, number, segments: &[SegmentFacts]| Contents {
+            volume: ids[volume],
+            ..contents(&ids, number, segments)
+        };
+        let name = |number| FileName::growing(9, &[7; 16], LinkType::ETHERNET, number);
+        // Volume 8 has segments 0, 2, 4, 6 in its files 1 to 4, volume 9 the others.
+        let lanes = |of_8: &[u32], of_9: &[u32]| {
+            let mut lanes = Lanes::default();
+            ids.into_iter().for_each(|id| lanes.give(id));
+            for (volume, files) in [of_8, of_9].into_iter().enumerate() {
+                for &file in files {
+                    lanes.add(0, &of(volume, file, &at(2 * (u64::from(file) - 1) + volume as u64)));
+                }
+            }
+            lanes
+        };
+        let mut damaged = lanes(&[1, 2, 3, 4], &[1, 3, 4]);
+        damaged.add_unread(ids[1], &name(2));
+        // Another one is damaged elsewhere, and has nothing to do with it.
+        damaged.add_unread(ids[0], &name(5));
+        let lacks = damaged.lacks();
+        assert_eq!(lacks.len(), 1);
+        let (gap, file) = (lacks[0].gap, ([7; 4], ids[1], 2));
+        assert_eq!((gap.reason, gap.lost_min, lacks[0].unread), (GapReason::Unreadable, 10, Some(file)));
+        assert!(damaged.show_all(file) && !damaged.show_all(([7; 4], ids[0], 5)));
+        // Deleted in the one; in the other every number is there, and so it was lost.
+        assert_eq!(lanes(&[1, 3, 4], &[1, 2, 3]).lacks()[0].gap.reason, GapReason::Evicted);
+        let mut lost = lanes(&[1, 3], &[1, 2]);
+        lost.add(0, &of(0, 2, &[]));
+        lost.add(0, &of(1, 5, &at(9)));
+        let reasons: Vec<_> = lost.lacks().iter().map(|lack| (lack.gap.reason, lack.gap.lost_min)).collect();
+        assert_eq!(reasons, [(GapReason::Disk, 10), (GapReason::Evicted, 40)]);
     }
 
     #[test]

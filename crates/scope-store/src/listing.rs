@@ -12,7 +12,7 @@ use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::name::{FileName, is_day};
 use crate::salvage::{self, Proof};
-use crate::stored::{State, StoredError, StoredFile};
+use crate::stored::{HeadDamage, State, StoredError, StoredFile};
 use crate::volume::{Foreign, Store, VolumeId, is_foreign};
 use scope_folder::Folder;
 use scope_folder::folder::EntryKind;
@@ -99,6 +99,8 @@ pub struct Contents {
     pub interfaces: Vec<HeadInterface>,
     /// Its segments, in the order of the file.
     pub segments: Vec<SegmentFacts>,
+    /// What is wrong with its head, though its segments are listed.
+    pub head: Option<HeadDamage>,
     /// What is wrong with its index, if that can't be read though the file is closed.
     pub index: Option<IndexError>,
     /// Slots with bytes in them that prove nothing.
@@ -224,7 +226,7 @@ fn list_day(volume: &Folder, day: &Path, keys: Keys<'_>, listing: &mut Listing) 
         let mut contents = match open_in(&folder, &name) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue, // it was deleted meanwhile
             Err(error) => Err(error.into()),
-            Ok(file) => contents(file, name.is_growing(), keys),
+            Ok(file) => contents(file, &name, listing.volume, keys),
         };
         if let Ok(read) = &contents
             && !name.agrees(&read.run_id, read.link_type, read.number)
@@ -256,7 +258,8 @@ fn open_in(day: &Folder, name: &FileName) -> io::Result<File> {
     }
 }
 
-fn contents(file: File, grows: bool, keys: Keys<'_>) -> Result<Contents, StoredError> {
+/// What an opened file of this name and volume has: where its head is damaged, these say whose it is.
+fn contents(file: File, name: &FileName, volume: VolumeId, keys: Keys<'_>) -> Result<Contents, StoredError> {
     let stored = StoredFile::open(file)?;
     let keys = keys(stored.head().link_type);
     let bytes = stored.segment_bytes();
@@ -284,20 +287,25 @@ fn contents(file: File, grows: bool, keys: Keys<'_>) -> Result<Contents, StoredE
     segments.retain(|segment| segment.foot.packets > 0 || segment.foot.left_out.packets > 0);
     segments.sort_by_key(|segment| segment.offset);
     let index = match stored.state() {
-        State::Unclosed(cause) if !grows => Some(cause),
+        State::Unclosed(cause) if !name.is_growing() => Some(cause),
         _ => None,
     };
     let head = stored.head();
+    let (volume, number) = match stored.knows_head() {
+        true => (head.volume, head.number),
+        false => (volume.0, name.number()),
+    };
     Ok(Contents {
         run_id: head.run_id,
-        volume: head.volume,
+        volume,
         volumes: head.volumes.clone(),
-        number: head.number,
+        number,
         link_type: head.link_type,
         filter: head.filter.clone(),
         snap: head.snap,
         interfaces: head.interfaces.clone(),
         segments,
+        head: stored.head_damage().cloned(),
         index,
         unread,
     })

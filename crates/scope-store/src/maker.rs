@@ -7,6 +7,7 @@ use crate::head::Head;
 use crate::inventory::{Inventory, NoRoom};
 use crate::name::FileName;
 use crate::outgoing::Outgoing;
+use crate::retain::Growing;
 use crate::volume::Volume;
 use scope_ring::{Ring, Summaries};
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ pub(crate) struct Maker {
     pub no_room: Option<NoRoom>,
     /// There was no room for the last file, and what is under way may make some.
     pub waits: Option<Waits>,
+    /// The files that grow now.
+    pub growing: Vec<Growing>,
     /// A file was begun since the disk refused last.
     pub fresh: bool,
     /// When the newest file of each link type was begun.
@@ -76,6 +79,9 @@ impl Maker {
         let link_type = self.ring.lane_info(first.lane()).link_type;
         let foot = first.sealed_foot().or_else(|| first.foot(first.committed()));
         let first_ns = foot.map_or(0, |foot| foot.first_ns);
+        // The one that comes before it is full.
+        let of_link = self.growing.iter_mut().filter(|growing| growing.link == link_type.0);
+        of_link.for_each(|growing| growing.ends = true);
         if let Err(no_room) = self.room_for_a_file(disk) {
             let error = io::Error::new(io::ErrorKind::StorageFull, no_room.words.clone());
             self.no_room = Some(no_room);
@@ -108,7 +114,7 @@ impl Maker {
     fn room_for_a_file(&mut self, disk: &mut dyn Disk) -> Result<(), NoRoom> {
         match &self.waits {
             Some(waits) if Instant::now() < waits.again_at => Err(waits.why.clone()),
-            _ => self.inventory.make_room(disk, &self.volume, self.file_bytes),
+            _ => self.make_room(disk, self.file_bytes),
         }
     }
 
@@ -120,6 +126,7 @@ impl Maker {
 
     /// Makes room for so many further bytes.
     pub fn make_room(&mut self, disk: &mut dyn Disk, bytes: u64) -> Result<(), NoRoom> {
+        self.inventory.set_growing(&self.growing);
         self.inventory.make_room(disk, &self.volume, bytes)
     }
 

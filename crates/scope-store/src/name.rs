@@ -18,6 +18,11 @@ const DAY_NS: i64 = 86_400 * 1_000_000_000;
 const ENDING: &str = ".pcapng";
 const GROWING: &str = ".part";
 
+/// What names have of a run's id: its first four bytes.
+pub fn begin_of_run(&[a, b, c, d, ..]: &[u8; 16]) -> [u8; 4] {
+    [a, b, c, d]
+}
+
 /// What the name of a file says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileName {
@@ -36,10 +41,9 @@ pub struct FileName {
 impl FileName {
     /// The name of a file that is begun now: it grows. Times before 1970 stand as 1970, number 0 as 1.
     pub fn growing(first_ns: i64, run_id: &[u8; 16], link_type: LinkType, number: u32) -> FileName {
-        let [a, b, c, d, ..] = *run_id;
         FileName {
             first_ns: first_ns.max(0),
-            run: [a, b, c, d],
+            run: begin_of_run(run_id),
             number: number.max(1),
             link_type: letters(link_type),
             growing: true,

@@ -81,6 +81,8 @@ pub struct VolumeReport {
     pub filtered: Amount,
     /// Recycled before it was written.
     pub missed: Amount,
+    /// For a time in this run holds left no room.
+    pub was_held: bool,
     /// First and last capture time of what it missed, ns; `None`: nothing, or unknown.
     pub missed_span_ns: Option<(i64, i64)>,
     /// To be written: what it was dealt by its last turn. [`share_out_behind`] makes it exact.

@@ -4,6 +4,7 @@
 //! ```text
 //! files by the end of their span, oldest first, of all runs
 //!   grows            stays; it counts with all that it may grow to
+//!   ends             stays until its last writes are done; nothing newer goes in its place
 //!   has no line yet  stays until it is in the chain; nothing newer goes in its place
 //!   is held          stays
 //!   older than age   goes
@@ -24,7 +25,7 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_packet::segment::SEGMENT_BYTES_MAX;
 use scope_spelling::figures::size;
 use scope_spelling::values::{PPM, SizeOrShare};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Set aside for what isn't a file's: the mark, holds, the chain, folders.
 pub const ASIDE_BYTES: u64 = 1 << 20;
@@ -56,8 +57,23 @@ pub struct Kept {
     pub taken: u64,
     /// What it may take in the end, bytes; only looked at while it grows.
     pub reserve: u64,
-    /// It must not go yet, and may soon.
+    /// It must not go yet, and may soon: it waits for its line in the chain, or, growing, for its last writes.
     pub stays: bool,
+}
+
+/// What the writer knows of a file that grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// The name that it gets, below the volume's folder.
+    pub name: PathBuf,
+    /// Its link type.
+    pub link: u16,
+    /// Smallest and largest time of the closed segments that it was given, ns.
+    pub span_ns: Option<(i64, i64)>,
+    /// It takes no further segment.
+    pub ends: bool,
+    /// Nothing but the disk keeps it from its end, or a lane has done so for a short while only.
+    pub can_end: bool,
 }
 
 /// The bounds of a volume, as meant.
@@ -230,8 +246,8 @@ impl Bounds {
     }
 
     fn all_that_helps(&self, files: &[Kept], state: &State, held: impl Fn(i64, i64) -> bool) -> Try {
-        let is_whole = |&at: &usize| !files[at].name.is_growing();
-        let mut order: Vec<usize> = (0..files.len()).filter(is_whole).collect();
+        let has_its_turn = |&at: &usize| !files[at].name.is_growing() || files[at].stays;
+        let mut order: Vec<usize> = (0..files.len()).filter(has_its_turn).collect();
         order.sort_unstable_by_key(|&at| (files[at].max_ns, files[at].min_ns, &files[at].name));
         let mut tried = Try { go: Vec::new(), over: self.over(files, state), held_bytes: 0, held_files: 0 };
         let young_ns = self.age_ns.map(|age_ns| state.now_ns.saturating_sub(age_ns));
@@ -415,6 +431,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_ends_has_its_turn_by_its_time_and_nothing_newer_goes_meanwhile() {
+        let mut files = vec![file(1, 0, 10, 10, true), file(2, 20, 30, 10, false), file(3, 5, 8, 10, false)];
+        let lack = |mib| Some(Lack { bound: Bound::Budget, bytes: mib * MIB, held_bytes: 0, held_files: 0 });
+        let go = |files: &[Kept], wanted| budget(31).verdict(files, &state(wanted), nothing_held);
+        assert_eq!(
+            go(&files, 20),
+            Verdict { go: vec![2, 1], lack: None },
+            "one that grows on is passed over"
+        );
+        files[0].stays = true;
+        assert_eq!(go(&files, 10), Verdict { go: vec![2], lack: None });
+        assert_eq!(go(&files, 20), Verdict { go: vec![], lack: lack(10) }, "it goes before the second one");
+        files[0] = file(1, 0, 10, 10, false);
+        assert_eq!(go(&files, 20), Verdict { go: vec![2, 0], lack: None }, "it has its name");
+        // One whose packets are the newest keeps nobody waiting.
+        files[0] = Kept { stays: true, ..file(1, 0, 40, 10, true) };
+        assert_eq!(go(&files, 20), Verdict { go: vec![2, 1], lack: None });
+    }
+
+    #[test]
     fn what_is_too_old_goes_whatever_room_there_is() {
         let files = [file(1, 0, 899, 10, false), file(2, 0, 900, 10, false), file(3, 1, 2, 10, true)];
         let bounds = Bounds { age_ns: Some(100 * 1_000_000_000), ..budget(900) };
@@ -537,7 +573,7 @@ mod tests {
             let young = bounds.age_ns.map_or(i64::MIN, |age| state.now_ns - age);
             let may_go = |at: &usize| {
                 let file = &files[*at];
-                is_left(at) && !grows(file) && !held(file.min_ns, file.max_ns)
+                is_left(at) && (!grows(file) || file.stays) && !held(file.min_ns, file.max_ns)
             };
             let turn = |&at: &usize| (files[at].max_ns, files[at].min_ns, files[at].name.clone());
             let next = (0..files.len()).filter(may_go).min_by_key(turn);

@@ -4,11 +4,12 @@
 //! closed      head ─► index at the end, which has the facts of all segments
 //! not closed  head ─► the foot of each slot: what is closed has a foot that its checksum proves
 //! older       head without a head block ─► the size from the first column ─► the foot of each segment
+//! headless    head is damaged ─► index at the end or first foot ─► run, link type, size, place of the slots
 //! ```
 //! It takes no lock and changes nothing; several threads may read segments of one file at once.
 
 use crate::checks::{self, Damage, Hash};
-use crate::head::{HEAD_BYTES_MAX, Head, HeadError};
+use crate::head::{HEAD_ALIGN, HEAD_BYTES_MAX, Head, HeadError};
 use crate::index::{self, Entry, IndexError};
 use crate::segment::{SegmentFault, StoredSegment, foot_of};
 use crate::unread::unread;
@@ -16,12 +17,16 @@ use scope_fault::Fault;
 use scope_packet::pcapng::{BLOCK_BYTES_MIN, KEY_COLUMN, PADDING, le32};
 use scope_packet::segment::{FOOT_BYTES, Foot, SEGMENT_BYTES_MAX, is_segment_size};
 use scope_ring::Summary;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// Without a head, a foot is looked for in so many bytes: those of the largest segment, behind a head of the
+/// same length.
+const LOOKED_AT_MAX: u64 = 4 << 20;
 /// The head is looked for in so many bytes first.
 const HEAD_BYTES_FIRST: usize = 64 << 10;
 
@@ -69,6 +74,31 @@ pub enum State {
     Older,
 }
 
+/// What is wrong with the head of a file whose segments are read all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadDamage {
+    /// Why it can't be read.
+    pub cause: HeadError,
+    /// The first place that is changed, where what it said is known all the same; `None`: only run, link type and
+    /// segment size are known, from the segments.
+    pub mended_at: Option<usize>,
+}
+
+/// For example `the head is damaged: its checksum differs; its segments are read all the same`.
+impl fmt::Display for HeadDamage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            HeadError::Foreign { what, at } => write!(out, "the head is damaged: {what} at byte {at}")?,
+            HeadError::Newer(version) => write!(out, "the head is damaged: it says version {version}")?,
+            cause => write!(out, "{cause}")?,
+        }
+        match self.mended_at {
+            Some(at) => write!(out, ", by what is changed at byte {at}; what it said is known"),
+            None => write!(out, "; its segments are read all the same"),
+        }
+    }
+}
+
 /// What is known of a segment before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -88,6 +118,7 @@ pub struct StoredFile {
     bytes: u64,
     head: Head,
     head_bytes: u64,
+    head_damage: Option<HeadDamage>,
     segment_bytes: usize,
     state: State,
     segments: Vec<Facts>,
@@ -100,16 +131,28 @@ impl StoredFile {
     /// Reads head and index, or where there is no index the foot of each slot.
     pub fn open(file: File) -> Result<StoredFile, StoredError> {
         let bytes = file.metadata()?.len();
-        let (head, head_bytes) = read_head(&file, bytes)?;
+        let (head, head_bytes, head_damage) = match read_head(&file, bytes) {
+            Ok((head, end)) if head.has_block() || !has_index(&file, bytes)? => (head, end, None),
+            read => {
+                let cause = match read {
+                    Ok(_) => HeadError::Damaged("the file has an index and no head block"),
+                    Err(StoredError::Head(cause)) => cause,
+                    Err(cause) => return Err(cause),
+                };
+                match instead_of_head(&file, bytes)? {
+                    // A head of a later version is what it says, unless its bytes were once those of this one.
+                    Some((_, _, None)) if matches!(cause, HeadError::Newer(_)) => return Err(cause.into()),
+                    Some((head, end, mended_at)) => (head, end, Some(HeadDamage { cause, mended_at })),
+                    None => return Err(cause.into()),
+                }
+            }
+        };
         let segment_bytes = match head.has_block() {
             true => head.segment_bytes as usize,
             false => first_segment_bytes(&file, head_bytes, bytes)?,
         };
         let (state, segments, segments_end) = match read_index(&file, head_bytes, segment_bytes, bytes)? {
-            Err(IndexError::None) if !head.has_block() => (State::Older, Vec::new(), bytes),
-            _ if !head.has_block() => {
-                return Err(HeadError::Damaged("the file has an index and no head block").into());
-            }
+            _ if !head.has_block() => (State::Older, Vec::new(), bytes),
             Ok((entries, from)) => (State::Closed, entries.into_iter().map(Facts::from).collect(), from),
             Err(cause) => (State::Unclosed(cause), Vec::new(), bytes),
         };
@@ -119,6 +162,7 @@ impl StoredFile {
             bytes,
             head,
             head_bytes,
+            head_damage,
             segment_bytes,
             state,
             segments,
@@ -149,6 +193,16 @@ impl StoredFile {
         }
         self.segments_end = offset;
         Ok(())
+    }
+
+    /// What is wrong with the head.
+    pub fn head_damage(&self) -> Option<&HeadDamage> {
+        self.head_damage.as_ref()
+    }
+
+    /// Whether all that [`StoredFile::head`] has is known: else run, link type and segment size only.
+    pub fn knows_head(&self) -> bool {
+        self.head_damage.as_ref().is_none_or(|damage| damage.mended_at.is_some())
     }
 
     /// What the head says.
@@ -244,7 +298,9 @@ impl StoredFile {
         }
         let interfaces = self.head.interfaces.len() as u32;
         match segment.interface_max() {
-            Some(number) if number >= interfaces => Err(StoredError::Interface(facts.offset, number)),
+            Some(number) if number >= interfaces && self.knows_head() => {
+                Err(StoredError::Interface(facts.offset, number))
+            }
             _ => Ok(segment),
         }
     }
@@ -276,6 +332,82 @@ fn read_head(file: &File, bytes: u64) -> Result<(Head, u64), StoredError> {
             Err(cause) => return Err(cause.into()),
         }
     }
+}
+
+/// Whether a file of which no head block was found ends in an index.
+fn has_index(file: &File, bytes: u64) -> io::Result<bool> {
+    let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    Ok(!matches!(index::read_from_end(0..bytes, read)?, Err(IndexError::None)))
+}
+
+/// What is known of a file whose head can't be read: a head, where it ends, and if all of it is known, the first
+/// byte of it that is changed. `None`: nothing shows that it is a file of the store.
+fn instead_of_head(file: &File, bytes: u64) -> io::Result<Option<(Head, u64, Option<usize>)>> {
+    let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    let first = match index::read_from_end(0..bytes, read)? {
+        Ok((entries, _)) => entries.into_iter().next().and_then(|entry| {
+            let is_size = |size: &usize| Summary::bytes_of(*size) == entry.summary.bytes();
+            Some((entry.foot, segment_sizes().find(is_size)?, entry.offset))
+        }),
+        Err(_) => None,
+    };
+    let first = match first {
+        Some(first) => Some(first),
+        None => first_foot(file, bytes)?,
+    };
+    let align = HEAD_ALIGN as u64;
+    let Some((foot, segment_bytes, offset)) =
+        first.filter(|(_, _, offset)| *offset >= align && *offset <= bytes && offset.is_multiple_of(align))
+    else {
+        return Ok(None);
+    };
+    // In front of the first segment may be slots that were given up.
+    let head_bytes = align + (offset - align) % segment_bytes as u64;
+    let mut damaged = vec![0; head_bytes as usize];
+    file.read_exact_at(&mut damaged, 0)?;
+    let mended = Head::mend(&damaged).filter(|(head, _)| {
+        (head.run_id, head.link_type, head.segment_bytes as usize)
+            == (foot.run_id, foot.link_type, segment_bytes)
+    });
+    if let Some((head, at)) = mended {
+        return Ok(Some((head, head_bytes, Some(at))));
+    }
+    let head = Head {
+        run_id: foot.run_id,
+        volume: [0; 16],
+        volumes: Vec::new(),
+        number: 0,
+        segment_bytes: segment_bytes as u32,
+        link_type: foot.link_type,
+        filter: String::new(),
+        snap: 0,
+        interfaces: Vec::new(),
+    };
+    Ok(Some((head, head_bytes, None)))
+}
+
+fn segment_sizes() -> impl Iterator<Item = usize> {
+    (0..usize::BITS).map(|bit| 1 << bit).filter(|&bytes| is_segment_size(bytes))
+}
+
+/// The first segment with checks in its foot, its size, and where it begins. It lies near the begin, behind a
+/// head of few pages.
+fn first_foot(file: &File, bytes: u64) -> io::Result<Option<(Foot, usize, u64)>> {
+    let mut page = [0; FOOT_BYTES];
+    let mut at = 0;
+    while at + FOOT_BYTES as u64 <= bytes.min(LOOKED_AT_MAX) {
+        file.read_exact_at(&mut page, at)?;
+        let end = at + FOOT_BYTES as u64;
+        let found = segment_sizes().find_map(|size| {
+            let foot = foot_of(&page, size).ok().filter(|_| checks::foot_is_whole(&page, size))?;
+            Some((foot, size, end.checked_sub(size as u64)?))
+        });
+        if found.is_some() {
+            return Ok(found);
+        }
+        at = end;
+    }
+    Ok(None)
 }
 
 /// The size of the first segment of a file without a head block; 0 where there is none.

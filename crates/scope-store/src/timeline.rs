@@ -17,9 +17,9 @@
 use crate::checks::Hash;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
-use crate::lanes::{Lack, Lanes, Partial};
+use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
 use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
-use crate::name::{FileName, day_ns};
+use crate::name::{FileName, begin_of_run, day_ns};
 use crate::segment::StoredSegment;
 use crate::sparse::{self, Sparse};
 use crate::unread::unread;
@@ -263,7 +263,10 @@ impl StoreTimeline {
             }
         }
         let lacks = plan.lanes.lacks();
-        timeline.losses.add(lacks.iter().filter(|lack| !lack.is_elsewhere).map(|lack| lack.gap));
+        timeline.bound(&plan, &lacks);
+        // What a damaged file may have had is missing, also if another volume may have had it.
+        let is_told = |lack: &&Lack| !lack.is_elsewhere || lack.unread.is_some();
+        timeline.losses.add(lacks.iter().filter(is_told).map(|lack| lack.gap));
         let touch = |lack: &&Lack| lack.is_elsewhere && timeline.touches((lack.gap.from_ns, lack.gap.to_ns));
         let elsewhere = |run_id| {
             let of_run = lacks.iter().filter(touch).filter(|lack| lack.run_id == run_id);
@@ -329,10 +332,12 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
-                plan.lanes.add_unread(self.stores[store].id().0, &name);
-                let (from_ns, to_ns) = (name.first_ns(), until_ns);
+                let volume = self.stores[store].id().0;
+                plan.lanes.add_unread(volume, &name);
+                let span_ns = (name.first_ns(), until_ns);
                 let fault = cause.fault(&self.path(store, &name.path()));
-                self.damage(store, fault, None, (from_ns, to_ns));
+                self.damage(store, fault, Some(0), span_ns);
+                plan.unbounded.push(((name.run(), volume, name.number()), self.damages.len() - 1, span_ns));
                 return;
             }
         };
@@ -350,11 +355,22 @@ impl StoreTimeline {
             if self.touches(span_ns) {
                 let path = self.path(store, &name.path());
                 let fault = Fault::of_thing(path.to_string_lossy()).cause(cause.to_string());
-                self.damage(store, fault, lost, span_ns);
+                self.damage(store, fault, lost.or(Some(0)), span_ns);
                 if let Some(damaged) = self.damages.last_mut() {
                     damaged.is_cut = cause == IndexError::None;
                 }
+                if lost.is_none() {
+                    let file = (begin_of_run(&contents.run_id), contents.volume, contents.number);
+                    plan.unbounded.push((file, self.damages.len() - 1, span_ns));
+                }
             }
+        }
+        if let Some(damage) = &contents.head
+            && whole.is_some_and(|span_ns| self.touches(span_ns))
+        {
+            let path = self.path(store, &name.path());
+            let fault = Fault::of_thing(path.to_string_lossy()).cause(damage.to_string());
+            self.damage(store, fault, Some(0), whole.unwrap_or_default());
         }
         if !whole.is_some_and(|span_ns| self.touches(span_ns)) {
             return;
@@ -363,6 +379,9 @@ impl StoreTimeline {
         let open =
             (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
         self.files.push(SourceFile { store, name, open });
+        if contents.head.as_ref().is_some_and(|damage| damage.mended_at.is_none()) {
+            plan.headless.push(file);
+        }
         for (number, interface) in (0..).zip(contents.interfaces) {
             let key = (contents.run_id, contents.link_type, number);
             plan.interfaces.entry(key).or_insert(interface);
@@ -413,6 +432,7 @@ impl StoreTimeline {
             let foot = &segment.facts.foot;
             segment.lane = numbers[&(foot.run_id, foot.lane)];
         }
+        self.name_unknown(&mut plan);
         plan.candidates.sort_unstable();
         let mut chosen: Option<(SegmentId, usize)> = None;
         let mut ends = Vec::new();
@@ -442,6 +462,46 @@ impl StoreTimeline {
         }
         self.piece_bytes = self.waiting_bytes / most;
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
+    }
+
+    /// Says how much is missing of files that can't be read, or only in part: as much as the numbers of the lanes say,
+    /// where these go on behind the file; else nobody knows.
+    fn bound(&mut self, plan: &Plan, lacks: &[Lack]) {
+        for &(file, damage, (from_ns, to_ns)) in &plan.unbounded {
+            let of_file = lacks.iter().filter(|lack| lack.unread == Some(file));
+            let shown = of_file.filter(|lack| !lack.is_elsewhere).map(|lack| lack.gap.lost_min);
+            let is_known = plan.lanes.show_all(file) && plan.lanes.partial().is_empty();
+            self.damages[damage].packets =
+                is_known.then(|| shown.fold(0, |sum: u64, lost| sum.saturating_add(lost)));
+            if !plan.lanes.show_all(file) && self.touches((from_ns, to_ns)) {
+                let reason = GapReason::Unreadable;
+                self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
+            }
+        }
+    }
+
+    /// Interfaces of packets in files whose head is damaged, where no other head of the run describes them.
+    fn name_unknown(&mut self, plan: &mut Plan) {
+        for segment in self.segments.iter().filter(|segment| plan.headless.contains(&segment.file)) {
+            let SourceFile { store, name, open } = &self.files[segment.file];
+            let opened = match open {
+                Some(open) => open.try_clone(),
+                None => listing::open(self.stores[*store].folder(), name),
+            };
+            // What can't be read is stated when its turn comes.
+            let Ok(stored) = opened.and_then(|file| checked(&file, &segment.facts, &mut self.slot)) else {
+                continue;
+            };
+            let foot = &segment.facts.foot;
+            for number in stored.packets().map(|block| block.interface()) {
+                let unknown = || HeadInterface {
+                    name: format!("interface {number}"),
+                    description: "its name stood in a head that is damaged".to_string(),
+                    link_type: foot.link_type,
+                };
+                plan.interfaces.entry((foot.run_id, foot.link_type, number)).or_insert_with(unknown);
+            }
+        }
     }
 
     fn damage(&mut self, store: usize, fault: Fault, packets: Option<u64>, (from_ns, to_ns): (i64, i64)) {
@@ -549,19 +609,19 @@ impl StoreTimeline {
 struct Plan {
     lanes: Lanes,
     interfaces: BTreeMap<([u8; 16], LinkType, u32), HeadInterface>,
+    /// Files whose head is damaged.
+    headless: Vec<usize>,
+    /// Files that can't be read, or only in part, and of which their own bytes don't tell how much is missing: each
+    /// with the number of its damage, and when that may have been.
+    unbounded: Vec<(UnreadFile, usize, (i64, i64))>,
     /// By run and lane: smallest time, link type.
     lane_begins: BTreeMap<([u8; 16], u32), (i64, LinkType)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
 }
 
-/// Reads a segment's packets and keys, checked.
-fn read(
-    file: &File,
-    facts: &SegmentFacts,
-    interfaces: &StoreInterfaces,
-    slot: &mut Vec<u8>,
-) -> io::Result<(Vec<u8>, Vec<u8>)> {
+/// Reads a segment that is the one which was noted.
+fn checked<'a>(file: &File, facts: &SegmentFacts, slot: &'a mut Vec<u8>) -> io::Result<StoredSegment<'a>> {
     let fill = |slot: &mut Vec<u8>| {
         slot.resize(facts.bytes, 0);
         file.read_exact_at(slot, facts.offset)
@@ -583,9 +643,21 @@ fn read(
         }
         false => foot == known && (segment.hash() == facts.hash || facts.hash == Hash::NONE),
     };
-    if !same || foot.link_type != known.link_type {
-        return Err(io::Error::other("it is another one than was noted of it"));
+    match same && foot.link_type == known.link_type {
+        true => Ok(segment),
+        false => Err(io::Error::other("it is another one than was noted of it")),
     }
+}
+
+/// Reads a segment's packets and keys, checked.
+fn read(
+    file: &File,
+    facts: &SegmentFacts,
+    interfaces: &StoreInterfaces,
+    slot: &mut Vec<u8>,
+) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let segment = checked(file, facts, slot)?;
+    let (foot, known) = (segment.foot(), &facts.foot);
     let is_known = |number| interfaces.known.contains_key(&(foot.run_id, foot.link_type, number));
     let strange = segment.packets().map(|block| block.interface()).find(|&number| !is_known(number));
     if let Some(number) = strange {

@@ -187,14 +187,15 @@ impl Looked {
         self.known.insert((facts.dev(), facts.ino()))
     }
 
-    /// Looks at one file and appends its report. Returns the head of a stored file.
+    /// Looks at one file and appends its report. Returns the head of a stored file, and whether all of it is
+    /// known.
     fn file(
         &mut self,
         mut report: FileReport,
         opened: &io::Result<File>,
         threads: usize,
         meter: &Meter,
-    ) -> Option<Head> {
+    ) -> Option<(Head, bool)> {
         let head = match opened {
             Ok(opened) => self.opened(&mut report, opened, threads, meter),
             Err(error) => {
@@ -202,8 +203,8 @@ impl Looked {
                 None
             }
         };
-        let is_of_volume = head.as_ref().is_some_and(|head| head.volume != [0; 16]);
-        if let Some(head) = head.as_ref().filter(|head| !head.volumes.is_empty()) {
+        let is_of_volume = head.as_ref().is_some_and(|(head, _)| head.volume != [0; 16]);
+        if let Some((head, _)) = head.as_ref().filter(|(head, _)| !head.volumes.is_empty()) {
             self.volumes.entry(head.run_id).or_insert_with(|| head.volumes.clone());
         }
         self.is_of_volume.push(is_of_volume);
@@ -217,17 +218,26 @@ impl Looked {
         opened: &File,
         threads: usize,
         meter: &Meter,
-    ) -> Option<Head> {
+    ) -> Option<(Head, bool)> {
+        let is_own = report.store.is_some() || has_own_name(&report.path);
         let stored = opened.try_clone().map_err(StoredError::from).and_then(StoredFile::open);
         let cause = match stored {
             Ok(stored) => {
+                if let Some(damage) = stored.head_damage() {
+                    let mut plain = report.clone();
+                    if !is_own && capture(&mut plain, opened, meter).contains(COPIES) {
+                        *report = plain;
+                        return None;
+                    }
+                    report.damage(damage.mended_at.unwrap_or(0) as u64, damage.to_string());
+                }
                 let mut seen = Vec::new();
                 let file = self.files.len();
                 if let Err(error) = segments::look(&stored, report, (file, threads), meter, &mut seen) {
                     report.refuse(format!("reading failed: {error}"), None);
                 }
                 seen.into_iter().for_each(|segment| self.lanes.add(segment));
-                return Some(stored.head().clone());
+                return Some((stored.head().clone(), stored.knows_head()));
             }
             Err(StoredError::Head(HeadError::Newer(version))) => {
                 let cause = format!("is of format version {version}, newer than this program's");
@@ -242,15 +252,13 @@ impl Looked {
         }
         let program = capture(report, opened, meter);
         // Of the store's own something is gone, whatever stands there now.
-        let is_own = report.store.is_some() || has_own_name(&report.path);
         if is_own && !matches!(cause, StoredError::Io(_)) {
             report.unread = None;
         }
         let is_foreign =
             matches!(cause, StoredError::Head(HeadError::Foreign { .. } | HeadError::Incomplete));
-        let is_stored = !is_foreign || segments::is_stored(opened).unwrap_or(false);
         let is_copy = program.contains(COPIES) && report.store.is_none();
-        if report.unread.is_none() && !is_copy && (is_stored || is_own) {
+        if report.unread.is_none() && !is_copy && (!is_foreign || is_own) {
             report.form = Form::Store;
             report.damage(0, cause.to_string());
         }
@@ -264,7 +272,7 @@ impl Looked {
             return Reason::Elsewhere;
         }
         let files = |id: &[u8; 16]| Some(&self.stores.get(*self.given.get(id)?)?.files[..]);
-        match volumes.iter().filter_map(files).any(|files| folder::has_only_later(gap, files)) {
+        match volumes.iter().filter_map(files).any(|files| folder::has_only_later(gap, files, &self.stores)) {
             true => Reason::Deleted,
             false => Reason::Gap(GapReason::Disk),
         }
@@ -281,10 +289,14 @@ impl Looked {
 
     /// Says of each file what it lacks, and of each store what was at the ends of runs.
     fn finish(mut self) -> (Vec<FileReport>, Vec<(PathBuf, Vec<Missing>)>) {
+        for file in folder::shown(&self.lanes.lasts(), &self.stores) {
+            self.files[file].missing.retain(|row| row.lost_max.is_some());
+        }
         let (mut losses, gaps) = std::mem::take(&mut self.lanes).finish();
         let ends =
             self.stores.iter().map(|store| (store.path.clone(), folder::missing_at_ends(store, &gaps)));
         let ends = ends.collect();
+        let ended = folder::Ends::new(&gaps);
         for gap in gaps {
             if let Some((file, begin_ns, is_stated)) = folder::damaged(&gap, &self.stores) {
                 // Numbers say how much it is.
@@ -301,7 +313,7 @@ impl Looked {
             // Of a file alone nobody knows what others have.
             if is_in_store || is_inside {
                 let (reason, begin_ns) = match is_of_volume || is_in_store {
-                    true => match folder::explain(&gap, &self.stores) {
+                    true => match folder::explain(&gap, &ended, &self.stores) {
                         (Reason::Gap(GapReason::Disk), _) if gap.is_cut => (Reason::Crash, None),
                         (Reason::Gap(GapReason::Disk), _) => (self.not_here(&gap), None),
                         explained => explained,

@@ -385,6 +385,12 @@ impl Foreign {
             self.names.push(name.to_path_buf());
         }
     }
+
+    /// Their names, as far as they are noted.
+    pub fn listed(&self) -> String {
+        let names: Vec<_> = self.names.iter().map(|name| name.display().to_string()).collect();
+        format!("{}{}", names.join(", "), if self.count > names.len() { " and others" } else { "" })
+    }
 }
 
 /// Whether a file of this name, below the volume's folder, is none of the store. Of one that isn't foreign by
@@ -736,5 +742,7 @@ mod tests {
             foreign.add(Path::new("more"));
         }
         assert_eq!((foreign.count, foreign.names.len()), (105, FOREIGN_NAMED_MAX));
+        let listed = foreign.listed();
+        assert!(listed.starts_with("notes.txt, .holds.json, ") && listed.ends_with(", more and others"));
     }
 }

@@ -25,12 +25,13 @@ use crate::maker::Maker;
 use crate::mending::Mending;
 use crate::outgoing::Outgoing;
 use crate::report::{Amount, Deleted, News, VolumeReport, VolumeState};
-use crate::retain::Bounds;
+use crate::retain::{Bounds, Growing};
 use crate::volume::Volume;
 use crate::volumes::Shared;
 use scope_packet::SegmentId;
 use scope_ring::{Missed, Pinned, Ring};
 use scope_spelling::figures::counted;
+use scope_spelling::printable::shell_word;
 use scope_spelling::time::iso;
 use std::collections::BTreeMap;
 use std::io;
@@ -48,6 +49,8 @@ const GATHER_MS: [u64; 2] = [5, 20];
 const REST_UNDER_WAY: Duration = Duration::from_millis(1);
 /// A lane whose open segment keeps a file from its end for so long sleeps.
 const SLEEPS_AFTER: Duration = Duration::from_secs(10);
+/// So long newer files stay in favour of an older one that a lane's open segment keeps from its end.
+const LANE_KEEPS_ORDER: Duration = Duration::from_secs(1);
 /// How often bounds are looked at, and the report is drawn up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -137,16 +140,8 @@ impl VolumeWriter {
         let (mut inventory, growing) = Inventory::look(&mut *disk, plan.bounds, way.reserves)?;
         let report = VolumeReport { path: path.clone(), way: way.to_string(), ..VolumeReport::default() };
         let mut account = Account::new(report);
-        let foreign = inventory.foreign();
-        if foreign.count > 0 {
-            let names: Vec<_> = foreign.names.iter().map(|name| name.display().to_string()).collect();
-            let more = if foreign.count > names.len() { " and others" } else { "" };
-            account.note(News::Warning(format!(
-                "{} in the store {}, left alone: {}{more}",
-                counted(foreign.count as u64, "foreign file"),
-                path.display(),
-                names.join(", ")
-            )));
+        for warning in strangers(&inventory, &path) {
+            account.note(News::Warning(warning));
         }
         let number = inventory.numbers_of(&shared.ring().run_id());
         inventory.set_run(&shared.ring().run_id());
@@ -180,6 +175,7 @@ impl VolumeWriter {
                 number,
                 no_room: None,
                 waits: None,
+                growing: Vec::new(),
                 fresh: false,
                 begun: BTreeMap::new(),
             },
@@ -218,6 +214,9 @@ impl VolumeWriter {
             }
             if now < failing.again_at {
                 self.take_bounds();
+                if self.lacks_room() {
+                    self.look_now_and_then(now); // a hold may go, or others may give back space
+                }
                 self.shared.dealer().deal();
                 self.tell(false);
                 return match () {
@@ -240,10 +239,7 @@ impl VolumeWriter {
         if let Err(error) = self.give(now, ends) {
             self.fail(&error);
         }
-        if now.duration_since(self.looked_at) >= LOOK_EVERY {
-            self.looked_at = now;
-            self.look();
-        }
+        self.look_now_and_then(now);
         if ends && self.has_no_work() && self.end_composing() && self.hands.is_empty() {
             for files in self.files.values_mut() {
                 files.end(&mut *self.disk);
@@ -361,6 +357,7 @@ impl VolumeWriter {
     fn close_sealed(&mut self) -> io::Result<()> {
         for id in self.hands.sealed() {
             let Some(again) = self.hands.get(id).and_then(Hand::outgoing) else { continue };
+            self.maker.growing = self.growing();
             let files = self.files.entry(link_of(self.shared.ring(), id)).or_default();
             let maker = &mut self.maker;
             match files.close(&mut *self.disk, again, &mut |disk, first| maker.begin(disk, first)) {
@@ -394,6 +391,7 @@ impl VolumeWriter {
             }
         }
         for (link, segments) in by_link {
+            self.maker.growing = self.growing();
             let files = self.files.entry(link).or_default();
             let maker = &mut self.maker;
             files.flush(&mut *self.disk, segments, &mut |disk, first| maker.begin(disk, first))?;
@@ -503,6 +501,22 @@ impl VolumeWriter {
         self.chaining.as_ref().is_some_and(Chaining::has_work) || self.files.values().any(ends)
     }
 
+    /// The files that grow. One that is to end, and older than others, keeps these from being deleted; a lane whose
+    /// open segment it waits for may do so for a moment only.
+    fn growing(&self) -> Vec<Growing> {
+        let waits = self.maker.waits.as_ref();
+        let is_patient = waits.is_none_or(|waits| waits.since().elapsed() < LANE_KEEPS_ORDER);
+        let growing = self.files.iter().flat_map(|(&link, files)| files.growing().map(move |of| (link, of)));
+        let known = growing.map(|(link, (writer, ends))| Growing {
+            name: writer.name().to_path_buf(),
+            link,
+            span_ns: writer.span_ns(),
+            ends,
+            can_end: is_patient || writer.open_segments().next().is_none(),
+        });
+        known.collect()
+    }
+
     /// A file is whole: it is told, with a chain once its hash is known.
     fn note_file(&mut self, whole: Whole) {
         match &mut self.chaining {
@@ -569,6 +583,13 @@ impl VolumeWriter {
     }
 
     /// Bounds, once a second.
+    fn look_now_and_then(&mut self, now: Instant) {
+        if now.duration_since(self.looked_at) >= LOOK_EVERY {
+            self.looked_at = now;
+            self.look();
+        }
+    }
+
     fn look(&mut self) {
         self.take_bounds();
         match self.check_place() {
@@ -585,15 +606,25 @@ impl VolumeWriter {
     }
 
     fn keep_bounds(&mut self) {
-        // What stopped for lack of room goes on as soon as there is room for a file.
+        // What stopped for lack of room is tried as soon as there is room for a file.
         let lacks = self.lacks_room();
-        let wanted = if lacks && self.failing.is_some() { self.maker.file_bytes } else { 0 };
+        let needs_file = self.failing.is_some() || self.has_written();
+        let wanted = if lacks && needs_file { self.maker.file_bytes } else { 0 };
+        self.maker.growing = self.growing();
         match self.maker.make_room(&mut *self.disk, wanted) {
-            Ok(()) if lacks => self.works(),
+            Ok(()) if lacks => self.has_room(),
             Ok(()) => {}
             Err(no_room) if no_room.state == VolumeState::Failing => {}
-            Err(_) if self.makes_room() => {}
+            Err(_) if self.failing.is_some() || self.makes_room() => {} // a try that fails says why
             Err(no_room) => self.account.set_state(no_room.state, no_room.words),
+        }
+    }
+
+    /// There is room again. Where something was refused, that it writes again is said once something is safe.
+    fn has_room(&mut self) {
+        match &mut self.failing {
+            Some(failing) => failing.again_at = failing.again_at.min(Instant::now()),
+            None => self.account.set_state(VolumeState::Writing, "there is room again".to_string()),
         }
     }
 
@@ -723,6 +754,26 @@ impl VolumeWriter {
         report.budget = inventory.budget_bytes();
         self.account.tell(&self.shared, self.index);
     }
+}
+
+/// Which files in a volume aren't its own, and of which it can't tell.
+fn strangers(inventory: &Inventory, volume: &Path) -> Vec<String> {
+    let shown = volume.display();
+    let (foreign, damaged) = (inventory.foreign(), inventory.damaged());
+    let files = |count: usize, noun| counted(count as u64, noun);
+    let foreign = (foreign.count > 0).then(|| {
+        let (files, listed) = (files(foreign.count, "foreign file"), foreign.listed());
+        format!("{files} in the store {shown}, left alone: {listed}")
+    });
+    let damaged = (damaged.count > 0).then(|| {
+        let (files, listed) = (files(damaged.count, "damaged or renamed file"), damaged.listed());
+        format!(
+            "{files} in the store {shown}, counted against its bounds and never deleted: {listed}; for more: \
+            wirescope verify {}",
+            shell_word(volume)
+        )
+    });
+    foreign.into_iter().chain(damaged).collect()
 }
 
 /// That a bound deletes what the run stores.

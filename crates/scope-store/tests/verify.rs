@@ -199,7 +199,9 @@ fn a_changed_byte_anywhere_in_a_stored_file_is_found() {
     assert_eq!(look(&path).verdict(), Verdict::Whole);
     // Each one; a build for debugging, which hashes slowly, tries some.
     let step = if cfg!(debug_assertions) { 37 } else { 1 };
-    for (at, byte) in bytes.iter().enumerate().step_by(step) {
+    // Where a bit of the head is changed, which one it was is looked for, and that takes time.
+    let is_tried = |at: usize| if at < HEAD_BYTES { at.is_multiple_of(61) } else { at.is_multiple_of(step) };
+    for (at, byte) in bytes.iter().enumerate().filter(|(at, _)| is_tried(*at)) {
         file.write_all_at(&[byte ^ (1 << (at % 8))], at as u64).unwrap();
         let report = look(&path);
         assert!(report.verdict() >= Verdict::Damaged, "byte {at}: {report:?}");
@@ -273,15 +275,60 @@ fn what_a_damaged_file_had_is_missing_there_with_its_times_and_no_other_file_is_
     }
     // Of the last one only the chain knows the end.
     let made = Made::new(&[&[0], &[1]], &[0; 2]);
-    File::options().write(true).open(&made.files[1]).unwrap().write_all_at(b"x", 5).unwrap();
+    File::options().write(true).open(&made.files[1]).unwrap().set_len(100).unwrap();
     let rows = |made: &Made| made.look().files[1].missing.clone();
     let times =
         |rows: &[verify::Missing]| rows.iter().map(|row| (row.from_ns, row.to_ns)).collect::<Vec<_>>();
     assert_eq!(times(&rows(&made)), [(span.0, None)]);
     let whole = Made::new(&[&[0], &[1]], &[0; 2]);
     whole.chain();
-    File::options().write(true).open(&whole.files[1]).unwrap().write_all_at(b"x", 5).unwrap();
+    File::options().write(true).open(&whole.files[1]).unwrap().set_len(100).unwrap();
     assert_eq!(times(&rows(&whole)), [span]);
+}
+
+#[test]
+fn of_a_file_with_a_damaged_head_every_segment_is_verified_and_the_damage_is_stated_with_its_place() {
+    let made = Made::new(&[&[0], &[1, 2], &[3]], &[0; 4]);
+    let whole = fs::read(&made.files[1]).unwrap();
+    let index_at = HEAD_BYTES + 2 * SEGMENT_BYTES;
+    let check = |bytes: &[u8], place: &str| {
+        fs::write(&made.files[1], bytes).unwrap();
+        let report = made.look();
+        let file = &report.files[1];
+        let facts = (file.form, file.packets, file.has_checksums, missing(&report).len());
+        assert_eq!(facts, (Form::Store, 2 * PACKETS, true, 0), "{place}: {report:?}");
+        assert_eq!(report.verdict(), Verdict::Damaged, "{place}");
+        let of_others = [&report.files[0], &report.files[2]];
+        assert!(of_others.iter().all(|file| file.verdict() == Verdict::Whole), "{place}: {report:?}");
+        file.damages.clone()
+    };
+    let step = if cfg!(debug_assertions) { 512 } else { 64 };
+    for at in (0..HEAD_BYTES).step_by(step) {
+        let mut bytes = whole.clone();
+        bytes[at..at + 64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let damages = check(&bytes, &format!("bytes from {at}"));
+        assert!(damages.len() == 1 && damages[0].cause.starts_with("the head is "), "{at}: {damages:?}");
+    }
+    // Of a single bit the place is known, and all that the head says.
+    for at in [0, 5, 15, 40, 200, 300, 1000, HEAD_BYTES - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        let damages = check(&bytes, &format!("a bit of byte {at}"));
+        assert_eq!((damages.len(), damages[0].at), (1, at as u64), "{damages:?}");
+    }
+    // Without an index the first foot shows what it is, and the next file's numbers that nothing stood behind.
+    let mut bytes = whole.clone();
+    bytes[..100].fill(7);
+    check(&bytes[..index_at], "no index");
+    bytes[index_at + 100] ^= 1;
+    check(&bytes, "a damaged index");
+    // By itself it has no name that helps.
+    let alone = made.store().with_file_name("alone.pcapng");
+    bytes[index_at + 100] ^= 1;
+    fs::write(&alone, &bytes).unwrap();
+    let report = look(&alone);
+    let (file, verdict) = (&report.files[0], report.verdict());
+    assert_eq!((file.form, file.packets, verdict), (Form::Store, 2 * PACKETS, Verdict::Damaged));
 }
 
 #[test]

@@ -96,7 +96,11 @@ fn lack(stores: &mut [Looked]) {
             }
         }
     }
-    for Lack { run_id, store, gap, is_elsewhere } in lanes.lacks() {
+    for Lack { run_id, store, unread, gap, is_elsewhere } in lanes.lacks() {
+        // It belongs to the store whose file can't be read.
+        let of_file = unread
+            .and_then(|(_, volume, _)| stores.iter().position(|store| store.listing.volume.0 == volume));
+        let store = of_file.unwrap_or(store);
         let Some(run) = stores[store].runs.iter_mut().find(|run| run.id == run_id) else { continue };
         if is_elsewhere { run.elsewhere.push(gap) } else { run.gaps.push(gap) }
     }
@@ -135,6 +139,12 @@ fn runs(files: &[Listed]) -> Vec<Run> {
     runs
 }
 
+/// What is wrong with a file, in words.
+fn fault_of(contents: &Contents) -> Option<String> {
+    let head = contents.head.as_ref().map(ToString::to_string);
+    head.or_else(|| contents.index.map(|cause| cause.to_string()))
+}
+
 impl Looked {
     /// What couldn't be read of it.
     fn faults(&self) -> Vec<Fault> {
@@ -146,6 +156,9 @@ impl Looked {
             match &file.contents {
                 Err(cause) => faults.push(cause.fault(&path(file))),
                 Ok(contents) => {
+                    if let Some(damage) = &contents.head {
+                        faults.push(fault(file).cause(damage.to_string()));
+                    }
                     if let Some(cause) = contents.index {
                         let fault = fault(file).cause(cause.to_string());
                         faults.push(fault.remedy("what its segments' feet say is listed all the same"));
@@ -324,7 +337,7 @@ fn store_object(store: &Looked) -> Value {
                 "left_out": contents.left_out(),
                 "segments": contents.segments.len(),
                 "unread": contents.unread,
-                "fault": contents.index.map(|cause| cause.to_string()),
+                "fault": fault_of(contents),
                 "held": store.is_held(contents),
             });
             if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {

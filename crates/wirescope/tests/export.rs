@@ -250,8 +250,8 @@ fn a_file_without_its_end_is_read_as_far_as_its_segments_hold_and_is_listed_with
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
     let file = &listed["stores"][0]["files"][0];
     assert_eq!((&file["state"], &file["packets"]), (&"to be recovered".into(), &left.into()));
-    // No head any more: listed with its fault, and nothing of it is given.
-    File::options().write(true).open(&part).unwrap().write_all_at(&[7; 64], 0).unwrap();
+    // No head and no segment any more: listed with its fault, and nothing of it is given.
+    std::fs::write(&part, [7; 64]).unwrap();
     let listed = list(&place, &[]);
     assert_eq!(listed.code(), Some(1));
     assert!(
@@ -279,6 +279,151 @@ fn a_file_that_lost_its_end_under_its_name_is_stated_with_a_gap_whose_size_nobod
     let words = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("packets behind them may be missing"), "{words}");
     assert!(!words.contains("its packets are missing") && !words.contains("2262"), "{words}");
+}
+
+#[test]
+fn of_a_file_with_a_damaged_head_every_packet_is_exported_and_the_damage_is_stated() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 900);
+    let (_, files) = store(&place, &[&input]);
+    let whole = std::fs::read(&files[0]).unwrap();
+    let plain = |capture: &Capture| -> Vec<(i64, Vec<u8>, u32)> {
+        capture.packets.iter().map(|one| (one.time_ns, one.data.clone(), one.original_len)).collect()
+    };
+    let head = StoredFile::open(File::open(&files[0]).unwrap()).unwrap().head_bytes() as usize;
+    let try_with = |bytes: &[u8], place_of: &str| {
+        std::fs::write(&files[0], bytes).unwrap();
+        let _ = std::fs::remove_file(place.path("out.pcapng"));
+        let done = export(&place, &["-w", "out.pcapng"]);
+        let said = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(done.code(), Some(1), "{place_of}: {said}");
+        assert!(said.contains("the head is "), "{place_of}: {said}");
+        let out = read(&place.path("out.pcapng"));
+        assert_eq!(plain(&out), plain(&input), "{place_of}");
+        out
+    };
+    for at in (0..head).step_by(256) {
+        let mut bytes = whole.clone();
+        bytes[at..at + 64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let out = try_with(&bytes, &format!("bytes from {at}"));
+        assert_eq!(out.interfaces.len(), 1);
+    }
+    for at in [0, 200, head - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let out = try_with(&bytes, &format!("a bit of byte {at}"));
+        assert_eq!(difference(&input, &out), None, "byte {at}");
+    }
+}
+
+/// What the comment of an export has of gaps, its packets, and what was said.
+fn gaps_of(place: &Place, stores: &[&Path]) -> (Vec<String>, usize, String) {
+    let _ = std::fs::remove_file(place.path("out.pcapng"));
+    let mut command = wirescope(&["export"]);
+    for store in stores {
+        command.arg("--store").arg(store);
+    }
+    command.args(["-w", "out.pcapng"]).current_dir(place.root());
+    let done = finish(command);
+    let path = place.path("out.pcapng");
+    let said = comment(&path);
+    let gaps = said.split("gap: ").skip(1).map(|gap| gap.lines().next().unwrap().trim().to_string());
+    let said = done.stdout + &done.stderr;
+    (gaps.collect(), read(&path).packets.len(), said.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// What `wirescope verify` says of these stores: each file with a reason and packets that it lacks.
+fn verified(stores: &[&Path]) -> Vec<(String, String, u64)> {
+    let mut command = wirescope(&["verify", "--json"]);
+    command.args(stores);
+    let done = finish(command);
+    let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let mut rows = Vec::new();
+    for of in ["files", "stores"].into_iter().flat_map(|key| found[key].as_array().unwrap()) {
+        let word = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+        for row in of["missing"].as_array().unwrap() {
+            rows.push((word(&of["path"]), word(&row["reason"]), row["lost_min"].as_u64().unwrap()));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_gap_of_a_damaged_file_of_one_of_two_volumes_is_stated_once_and_where_it_belongs() {
+    let place = Place::new();
+    let (one, two) = (place.path("one"), place.path("two"));
+    let source = "synth:packets=60k,size=1000,pace=max,seed=3,start=2020-01-01T00:00:00Z";
+    let mut flags = vec!["--source", source, "--ring", "64MiB", "--segment", "64KiB", "--store-file", "8MiB"];
+    for store in [&one, &two] {
+        flags.extend(["--store", store.to_str().unwrap()]);
+    }
+    place.summary(&flags);
+    let files = |store: &Path| -> Vec<PathBuf> {
+        names(&store.join("2020-01-01")).into_iter().map(|name| store.join("2020-01-01").join(name)).collect()
+    };
+    let (whole, packets, _) = gaps_of(&place, &[&one, &two]);
+    assert_eq!((whole.len(), packets), (0, 60_000), "{whole:?}");
+    let (_, of_one, _) = gaps_of(&place, &[&one]);
+    let (_, of_two, _) = gaps_of(&place, &[&two]);
+    assert_eq!(of_one + of_two, 60_000);
+    let middle = files(&one)[1].clone();
+    let stored = StoredFile::open(File::open(&middle).unwrap()).unwrap();
+    let lost: usize = stored.segments().iter().map(|facts| facts.foot.packets as usize).sum();
+    let bytes = std::fs::read(&middle).unwrap();
+    // The whole file, then one segment of it.
+    let segment = &stored.segments()[1];
+    let mut torn = bytes.clone();
+    torn[segment.offset as usize + 1000] ^= 1;
+    for (damaged, lost) in [(&bytes[..100], lost), (&torn[..], segment.foot.packets as usize)] {
+        std::fs::write(&middle, damaged).unwrap();
+        let (both, packets, said) = gaps_of(&place, &[&one, &two]);
+        assert_eq!(packets, 60_000 - lost, "{said}");
+        assert!(both.iter().all(|gap| gap.contains(" unreadable, ")), "{both:?}");
+        assert!(said.contains(&format!("missing: {lost} to {lost}, ")), "{lost}: {said}");
+        assert_eq!(said.matches(middle.to_str().unwrap()).count(), 1, "{said}");
+        let rows = verified(&[&one, &two]);
+        assert!(
+            rows.iter()
+                .all(|(file, reason, _)| (&**file, &**reason) == (middle.to_str().unwrap(), "unreadable")),
+            "{rows:?}"
+        );
+        assert_eq!(rows.iter().map(|(_, _, packets)| packets).sum::<u64>(), lost as u64, "{rows:?}");
+        assert_eq!(verified(&[&two]).iter().filter(|(_, reason, _)| reason != "elsewhere").count(), 0);
+        let (alone, packets, said) = gaps_of(&place, &[&one]);
+        assert_eq!(packets, of_one - lost, "{said}");
+        assert!(!alone.is_empty() && alone.iter().all(|gap| gap.contains("unreadable")), "{alone:?}");
+        let (other, packets, said) = gaps_of(&place, &[&two]);
+        assert_eq!((other.len(), packets), (0, of_two), "{other:?} {said}");
+        assert!(!said.contains("damaged"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_cut_file_lacks_is_known_from_the_numbers_of_those_behind_it() {
+    let place = Place::new();
+    let folder = place.path("store");
+    let source = "synth:packets=30k,size=1000,pace=max,seed=3,start=2020-01-01T00:00:00Z";
+    let flags = ["--source", source, "--ring", "64MiB", "--segment", "64KiB", "--store-file", "8MiB"];
+    place.summary(&[&flags[..], &["--store", folder.to_str().unwrap()]].concat());
+    let day = folder.join("2020-01-01");
+    let file = day.join(&names(&day)[1]);
+    let stored = StoredFile::open(File::open(&file).unwrap()).unwrap();
+    let last = stored.segments().last().unwrap();
+    let (end, packets) = (last.offset, last.foot.packets as usize);
+    // Its index alone, and with it the last segment.
+    for (bytes, lost) in [(end + stored.segment_bytes() as u64, 0), (end, packets)] {
+        File::options().write(true).open(&file).unwrap().set_len(bytes).unwrap();
+        let (gaps, exported, said) = gaps_of(&place, &[&folder]);
+        assert_eq!(exported, 30_000 - lost, "{said}");
+        assert_eq!(gaps.len(), usize::from(lost > 0), "{gaps:?}");
+        assert!(gaps.iter().all(|gap| gap.ends_with(&format!(" unreadable, {lost} packets"))), "{gaps:?}");
+        let expected = (file.to_str().unwrap().to_string(), "unreadable".to_string(), lost as u64);
+        assert_eq!(verified(&[&folder]), if lost > 0 { vec![expected] } else { vec![] });
+        assert!(
+            said.contains(&format!("{lost} packets of it missing")) && !said.contains("any number"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -366,7 +511,7 @@ fn a_raw_file_read_and_written_again_is_the_same_but_for_its_padding() {
         })
         .chain([raw(1_700_000_100 * SECOND, u16::MAX, &[5; 65_535])])
         .collect();
-    let file = [padding(65_535), padding(0), records.concat(), padding(40_000), padding(1)].concat();
+    let file = [padding(65_535), padding(0), records.concat(), padding(60_000), padding(1)].concat();
     let source = format!("{},format=hpcap,link=ethernet", place.source_of("in.raw", &file));
     let store = place.path("store");
     let flags = ["--ring", "256MiB", "--segment", "2MiB", "--store", store.to_str().unwrap()];

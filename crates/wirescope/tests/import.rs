@@ -302,6 +302,58 @@ fn an_import_that_is_stopped_notes_nothing_and_can_be_repeated() {
     imported(&place, &[text(&place.path("in.pcapng"))]);
 }
 
+/// What `wirescope verify` says is missing, reason by reason, with its exit code.
+fn missing(store: &Path) -> (Option<i32>, BTreeSet<String>) {
+    let mut verify = wirescope(&["verify", "--json"]);
+    verify.arg(store);
+    let done = finish(verify);
+    let report: Value = serde_json::from_str(&done.stdout).expect("an object");
+    let places = ["files", "stores"].into_iter().flat_map(|key| report[key].as_array().expect("a list"));
+    let rows = places.flat_map(|place| place["missing"].as_array().expect("a list"));
+    let reasons = rows.map(|row| row["reason"].as_str().expect("a reason").to_string());
+    (done.code(), reasons.collect())
+}
+
+#[test]
+fn captures_that_are_older_than_what_is_there_let_nothing_seem_gone_and_what_is_gone_is_told() {
+    let place = Place::new();
+    let store = place.path("store");
+    let bounds = ["--store-file", "8MiB", "--store-budget", "36MiB", "--again"];
+    let file = |name: &str, begin_s| {
+        let mut input = capture(&[ETHERNET], 30_000, begin_s);
+        input.packets.iter_mut().for_each(|packet| packet.data.resize(1400, 7));
+        write(&place, name, &input)
+    };
+    let (new, old, older) = (file("new.pcapng", 9000), file("old.pcapng", 0), file("older.pcapng", -9000));
+    let deleted = || (Some(0), BTreeSet::from(["deleted".to_string()]));
+    import(&place, &[&bounds[..], &[&new]].concat());
+    assert_eq!(missing(&store), deleted());
+    import(&place, &[&bounds[..], &[&old]].concat());
+    assert_eq!(missing(&store), deleted());
+    // One that is killed, and one that closes what that one left.
+    let before = stored(&store);
+    let started = Started::new(command(&place, &[&bounds[..], &[&older]].concat()));
+    let is_new = |path: &PathBuf| !before.contains(path);
+    wait_until("files of it", || stored(&store).iter().filter(|path| is_new(path)).count() > 2);
+    started.signal(libc::SIGKILL);
+    let _ = started.finish(run::LIMIT);
+    let small = write(&place, "small.pcapng", &capture(&[ETHERNET], 30, -20_000));
+    import(&place, &[&bounds[..], &[&small]].concat());
+    assert!(stored(&store).iter().all(|path| text(path).ends_with(".pcapng")), "{:?}", stored(&store));
+    let (code, reasons) = missing(&store);
+    assert!(code == Some(0) && !reasons.contains("gone"), "{code:?} {reasons:?}");
+    import(&place, &[&bounds[..], &[&new]].concat());
+    assert_eq!(missing(&store), deleted());
+    // Somebody else takes one out of the middle of a run that has three.
+    let files = stored(&store);
+    let run = |path: &Path| text(path).rsplit('_').nth(2).expect("a run").to_string();
+    let of_run = |id: &String| files.iter().filter(|path| run(path) == *id).collect::<Vec<_>>();
+    let several = files.iter().map(|path| of_run(&run(path))).find(|own| own.len() > 2).expect("three files");
+    std::fs::remove_file(several[1]).unwrap();
+    let (code, reasons) = missing(&store);
+    assert!(code == Some(1) && reasons.contains("gone"), "{code:?} {reasons:?}");
+}
+
 /// Gives the child descriptor 9.
 fn pass_as_9(command: &mut Command, descriptor: OwnedFd) {
     let pass = move || {

@@ -5,8 +5,8 @@ mod run;
 
 use run::{Done, Place, finish, names, wirescope};
 use scope_store::StoredFile;
-use scope_testkit::oracle::{self, difference, every_tool_copies, tcpdump_selects};
-use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record, VlanRule, frame};
+use scope_testkit::oracle::{self, VlanRule, difference, every_tool_copies, tcpdump_selects};
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record, frame};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,8 @@ const MS: i64 = 1_000_000;
 fn capture(link_types: &[u16], packets: usize, seed: u64) -> Capture {
     let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
     let interfaces = link_types.iter().enumerate().map(named).collect();
-    Conversations { interfaces, packets, seed, vlan: 20, payload_max: 900, ..Conversations::default() }.capture()
+    Conversations { interfaces, packets, seed, vlan: 20, payload_max: 900, ..Conversations::default() }
+        .capture()
 }
 
 /// Puts a capture into the store by a run of its own.
@@ -79,12 +80,12 @@ fn each_answer_is_what_tcpdump_selects_of_the_span_and_every_tool_reads_it() {
                 let within = |&index: &usize| (from_ns..=to_ns).contains(&input.packets[index].time_ns);
                 let expected = input.subset(&selected.iter().copied().filter(within).collect::<Vec<_>>());
                 let file = format!("{number}_{part}.pcapng");
-                let done =
-                    query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "-w", &file]);
+                let done = query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "-w", &file]);
                 assert_eq!(done.code(), Some(0), "'{filter}': {}", done.stderr);
                 let found = oracle::read(place.path(&file)).unwrap().capture;
                 assert_eq!(difference(&expected, &found), None, "'{filter}' {from_ns} {to_ns}");
-                let count = query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "--count", "--json"]);
+                let count =
+                    query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "--count", "--json"]);
                 let count: Value = serde_json::from_str(&count.stdout).unwrap();
                 assert_eq!(count["packets"], expected.packets.len(), "'{filter}'");
                 assert_eq!(count["missing"].as_array().unwrap().len(), 0);
@@ -101,7 +102,8 @@ fn several_words_are_one_filter_and_a_time_with_what_lies_around_it_is_a_span() 
     keep(&place, &input);
     let middle_ns = input.packets[1000].time_ns;
     let around = [&at(middle_ns), "--within", "1ms"].map(str::to_string);
-    let done = query(&place, &["udp", "or", "tcp", "--at", &around[0], &around[1], &around[2], "-w", "out.pcapng"]);
+    let done =
+        query(&place, &["udp", "or", "tcp", "--at", &around[0], &around[1], &around[2], "-w", "out.pcapng"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let selected = tcpdump_selects(&input, "udp or tcp", VlanRule::Transparent).unwrap();
     let near = |&index: &usize| (input.packets[index].time_ns - middle_ns).abs() <= MS;
@@ -130,7 +132,11 @@ fn what_the_summaries_exclude_is_not_read_and_of_the_rest_only_what_may_match() 
     let said = words(&rare.stderr);
     assert!(said.contains("1 read in part (0 without a match), 0 read whole"), "{said}");
     let none = query(&place, &["host 10.77.0.1", "--count", "--explain"]);
-    assert!(words(&none.stderr).contains("0 read in part (0 without a match), 0 read whole, 0 B read"), "{}", none.stderr);
+    assert!(
+        words(&none.stderr).contains("0 read in part (0 without a match), 0 read whole, 0 B read"),
+        "{}",
+        none.stderr
+    );
     // A filter that no key helps reads everything.
     let all = query(&place, &["udp[8] == 7", "--count", "--explain"]);
     assert!(all.stdout.starts_with("10,000 packets, "), "{}", all.stdout);
@@ -142,7 +148,10 @@ fn a_damaged_page_takes_only_what_lies_in_it_and_is_stated() {
     keep(&place, &with_one_rare_host());
     let file = first_file(&place);
     let stored = StoredFile::open(File::open(&file).unwrap()).unwrap();
-    let last = stored.segments().iter().find(|facts| facts.foot.first_packet + u64::from(facts.foot.packets) > 9_000);
+    let last = stored
+        .segments()
+        .iter()
+        .find(|facts| facts.foot.first_packet + u64::from(facts.foot.packets) > 9_000);
     let segment = last.unwrap().offset;
     let change = |at: u64| {
         let (file, mut byte) = (File::options().read(true).write(true).open(&file).unwrap(), [0]);
@@ -167,7 +176,10 @@ fn a_damaged_page_takes_only_what_lies_in_it_and_is_stated() {
                 missing += 1;
                 assert_eq!(done.code(), Some(1), "{}", done.stderr);
                 assert_eq!(count["missing"][0]["reason"], "unreadable", "{count}");
-                assert_eq!((&count["missing"][0]["lost_min"], count["packets"].as_u64()), (&Value::from(0), Some(0)));
+                assert_eq!(
+                    (&count["missing"][0]["lost_min"], count["packets"].as_u64()),
+                    (&Value::from(0), Some(0))
+                );
             }
         }
         change(segment + page * 4096 + 100);
@@ -182,7 +194,8 @@ fn lines_of_json_say_each_packet_and_the_limit_holds() {
     let done = query(&place, &["host 10.9.9.9", "--format", "json"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let line: Value = serde_json::from_str(&done.stdout).unwrap();
-    let said = ["source", "destination", "protocol", "interface", "link_type"].map(|key| line[key].as_str().unwrap());
+    let said = ["source", "destination", "protocol", "interface", "link_type"]
+        .map(|key| line[key].as_str().unwrap());
     assert_eq!(said, ["10.9.9.9", "10.0.0.2", "udp", "eth0", "ETHERNET"]);
     assert_eq!((&line["source_port"], &line["destination_port"]), (&Value::from(1000), &Value::from(53)));
     assert_eq!((&line["captured"], &line["length"]), (&Value::from(342), &Value::from(342)));

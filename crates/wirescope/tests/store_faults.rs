@@ -247,6 +247,51 @@ fn where_there_is_room_for_one_file_only_it_makes_room_for_the_next_one() {
     drop(disk);
 }
 
+/// Holds everything in a store from now on, or nothing any more.
+fn hold(store: &Path, everything: bool) {
+    let add = ["add", "--from", "2000-01-01T00:00:00Z", "--to", "2100-01-01T00:00:00Z", "--note", "x"];
+    let orders = if everything { &add[..] } else { &["remove", "1"] };
+    let done = run::finish(wirescope(&[&["hold"], orders, &["--store", text(store)]].concat()));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+}
+
+#[test]
+fn what_was_missed_while_holds_left_no_room_is_told_with_them_though_the_store_writes_again() {
+    let stand = Stand { budget: "40MiB", ..Stand::new(&["a"]) };
+    let started = stand.start(TRAFFIC, &[]);
+    stand.wait_stored(0);
+    hold(&stand.stores[0], true);
+    stand.wait_status(0, "held");
+    stand.wait_for_misses();
+    hold(&stand.stores[0], false);
+    stand.wait_told(0, "writing", 1);
+    stand.wait_stored(0);
+    let (summary, words) = stand.stop(started);
+    assert_eq!(summary["stores"][0]["state"], "writing");
+    assert!(words.contains("packets; for a time holds left it no room"), "{words}");
+    let failures = summary["failures"].to_string();
+    assert!(failures.contains("holds left it no room"), "{summary}");
+    stand.check_files();
+}
+
+#[test]
+fn holds_that_leave_no_room_for_a_while_cost_nothing_where_the_ring_has_what_came_meanwhile() {
+    let stand = Stand { budget: "40MiB", ..Stand::new(&["a"]) };
+    let done = stand.start("synth:packets=62k,size=400,pace=max", &[]).finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    hold(&stand.stores[0], true);
+    // 30 MiB are there: no room for a file of 8 MiB.
+    let started = stand.start("synth:rate=200,size=500,seed=8", &["--store-budget", "34MiB"]);
+    stand.wait_until("held", || stand.told(0, "held") > 0);
+    hold(&stand.stores[0], false);
+    stand.wait_told(0, "writing", 1);
+    started.signal(libc::SIGTERM);
+    let done = started.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).expect("one JSON object");
+    assert_eq!(summary["stores"][0]["missed"]["packets"], 0);
+}
+
 #[test]
 fn a_run_on_a_full_disk_ends_when_it_is_stopped() {
     let Some((stand, disk)) = Stand::with_disk(&["disk/a"]) else { return };
@@ -493,6 +538,8 @@ fn damaged_files_of_earlier_runs_hinder_no_run_and_stay() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let after: Vec<Vec<u8>> = stored.iter().map(|file| fs::read(file).unwrap()).collect();
     assert!(before == after, "what is damaged stays as it is");
+    let warned = |words: &str| done.stderr.lines().filter(|line| line.contains(words)).count();
+    assert_eq!((warned("damaged or renamed file"), warned("foreign file")), (1, 0), "{}", done.stderr);
     let verified = stand.verify();
     assert_eq!(verified.code(), Some(1), "{}", verified.stdout);
     // The others and their budget are kept all the same.

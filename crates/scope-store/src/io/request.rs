@@ -14,6 +14,8 @@ const JOINED_BYTES: usize = 8 << 20;
 const JOINED_MAX: usize = 256;
 /// Bytes of one request, at most.
 const REQUEST_BYTES: usize = 1 << 30;
+/// The kernel refuses a write that has no room as a whole, where a part of it has some.
+const NO_ROOM: [i32; 2] = [-libc::ENOSPC, -libc::EDQUOT];
 /// What is refused for a moment is begun again so often in a row.
 const TRIES_MAX: u32 = 1000;
 
@@ -31,6 +33,9 @@ pub struct Request {
     tries: u32,
     /// Where the rest lies, where that is more than one range.
     vectors: Vec<Vector>,
+    /// Ranges that the kernel was asked to write last, and that it is asked at most.
+    asked: usize,
+    asked_max: usize,
 }
 
 /// What is to be done next for a request.
@@ -68,7 +73,15 @@ pub fn done(answer: i32) -> Result<(), i32> {
 impl Request {
     /// Of one act.
     pub fn new(begun: Begun) -> Request {
-        Request { bytes: bytes_of(&begun), parts: vec![begun], written: 0, tries: 0, vectors: Vec::new() }
+        Request {
+            bytes: bytes_of(&begun),
+            parts: vec![begun],
+            written: 0,
+            tries: 0,
+            vectors: Vec::new(),
+            asked: 0,
+            asked_max: JOINED_MAX,
+        }
     }
 
     /// How many acts it is.
@@ -93,7 +106,7 @@ impl Request {
         None
     }
 
-    /// What is to be done: all of it, or the rest.
+    /// What is to be done: all of it, or the rest, or as much of it as may have room.
     pub fn task(&mut self) -> Task<'_> {
         let (file, at) = match &self.parts[0].act {
             Act::Sync { file } => return Task::Sync(*file),
@@ -110,6 +123,8 @@ impl Request {
                 rest.push(&bytes[skipped..]);
             }
         }
+        rest.truncate(self.asked_max);
+        self.asked = rest.len();
         if let [range] = rest[..] {
             return Task::Write(file, at, &range[..range.len().min(REQUEST_BYTES)]);
         }
@@ -123,6 +138,11 @@ impl Request {
             _ if answer == -libc::EAGAIN || answer == -libc::EINTR => {
                 self.tries += 1;
                 if self.tries < TRIES_MAX { Next::Again } else { Next::Done(done(answer)) }
+            }
+            // Half of it may have room.
+            _ if NO_ROOM.contains(&answer) && self.asked > 1 => {
+                self.asked_max = self.asked / 2;
+                Next::Again
             }
             1.. => {
                 (self.written, self.tries) = (self.written + answer as usize, 0);
@@ -221,13 +241,49 @@ mod tests {
     }
 
     #[test]
+    fn joined_writes_without_room_are_tried_by_halves_so_that_no_room_is_left_that_one_of_them_has() {
+        // So many pages have room, of one write of two pages and six of one.
+        for room in 0..=8 {
+            let mut request = Request::new(write(0, 1, 0, 2));
+            for page in 2..8 {
+                assert!(request.join(write(page as u64, 1, page, 1)).is_none());
+            }
+            let mut asked = 0;
+            let outcome = loop {
+                let (at, bytes) = match request.task() {
+                    Task::Sync(_) => panic!("a sync"),
+                    Task::Write(_, at, bytes) => (at as usize, bytes.len()),
+                    Task::WriteJoined(_, at, list) => {
+                        (at as usize, list.iter().map(|[_, bytes]| bytes).sum())
+                    }
+                };
+                asked += 1;
+                let has_room = at + bytes <= room * PAGE_BYTES;
+                match request.answer(if has_room { bytes as i32 } else { -libc::ENOSPC }) {
+                    Next::Again => {}
+                    Next::Done(outcome) => break outcome,
+                }
+            };
+            let mut finished = Vec::new();
+            request.end(outcome, &mut finished);
+            let good = finished.iter().filter(|finished| finished.result.is_ok());
+            let expected = if room == 1 { 0 } else { room };
+            assert_eq!(good.map(|finished| bytes_of(&finished.begun) / PAGE_BYTES).sum::<usize>(), expected);
+            assert!(asked <= 10 && (outcome == Ok(())) == (room == 8), "{room}: {asked}");
+        }
+        let mut alone = Request::new(write(1, 1, 0, 4));
+        let _ = alone.task();
+        assert_eq!(alone.answer(-libc::EDQUOT), Next::Done(Err(libc::EDQUOT)));
+    }
+
+    #[test]
     fn of_joined_writes_those_are_done_that_were_written_before_one_failed() {
         let mut request = Request::new(write(1, 1, 0, 2));
         assert!(request.join(write(2, 1, 2, 2)).is_none() && request.join(write(3, 1, 4, 1)).is_none());
         assert_eq!(request.answer(3 * PAGE_BYTES as i32), Next::Again);
-        assert_eq!(request.answer(-libc::ENOSPC), Next::Done(Err(libc::ENOSPC)));
+        assert_eq!(request.answer(-libc::EIO), Next::Done(Err(libc::EIO)));
         let mut finished = Vec::new();
-        assert_eq!(request.end(Err(libc::ENOSPC), &mut finished), 5 * PAGE_BYTES);
+        assert_eq!(request.end(Err(libc::EIO), &mut finished), 5 * PAGE_BYTES);
         let found: Vec<(u64, bool)> =
             finished.iter().map(|finished| (finished.begun.tag, finished.result.is_ok())).collect();
         assert_eq!(found, [(1, true), (2, false), (3, false)]);

@@ -1,18 +1,20 @@
 //! A folder that is a store: its files, what is gone from it and why, and its chain.
 
-use super::lanes::{NumberGap, missing};
+use super::lanes::{LaneId, NumberGap, missing};
 use super::report::{FileReport, Missing, Progress, Reason, note};
 use super::{Looked, Meter, open_plain};
 use crate::chain::{Chain, ChainFault, ChainedFile, Digest, hash_of};
 use crate::hold::Holds;
-use crate::name::{FileName, day_ns, is_day};
+use crate::name::{FileName, begin_of_run, day_ns, is_day};
 use crate::unread::unread;
 use crate::volume::{CHAIN_FILE, Foreign, Store, is_foreign};
 use scope_fault::{Fault, Subject};
 use scope_packet::GapReason;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What was found of a store besides its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +93,8 @@ pub(super) struct Numbered {
     number: u32,
     begin_ns: i64,
     span: (i64, i64),
+    /// When it was begun and last written, by the clock of its file system, ns.
+    stored_ns: (i64, i64),
     /// Retention could delete it.
     is_loose: bool,
     /// It is closed, and what it had is there in part only: when that was, as far as it is known.
@@ -160,7 +164,7 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             opened => opened,
         };
         let facts = opened.as_ref().ok().and_then(|opened| opened.metadata().ok());
-        if facts.is_some_and(|facts| !looked.is_new(&facts)) {
+        if facts.as_ref().is_some_and(|facts| !looked.is_new(facts)) {
             continue;
         }
         let file =
@@ -170,11 +174,13 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
         if file.unread.is_some() {
             explaining.unread.push((name.first_ns(), name.first_ns()));
         }
-        if let Some(head) = &head {
-            if !name.agrees(&head.run_id, head.link_type, head.number) {
-                file.damage(0, "its head says another run, number or link type than its name");
+        if let Some((head, is_known)) = &head {
+            let number = if *is_known { head.number } else { name.number() };
+            if !name.agrees(&head.run_id, head.link_type, number) {
+                let what = if *is_known { "its head says" } else { "its segments are of" };
+                file.damage(0, format!("{what} another run, number or link type than its name"));
             }
-            report.of_other_volumes += u64::from(head.volume != store.id().0);
+            report.of_other_volumes += u64::from(*is_known && head.volume != store.id().0);
         }
         if let (Some(hash), Ok(opened)) = (below.to_str().and_then(|name| hashes.get(name)), &opened) {
             meter.expect(file.bytes);
@@ -209,6 +215,7 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
             number: name.number(),
             begin_ns: name.first_ns(),
             span,
+            stored_ns: facts.as_ref().map_or((i64::MIN, i64::MAX), stored_ns),
             is_loose: progress == Progress::Closed && !is_held(&holds, span),
             reach: is_partly.then_some((span.0, i64::MAX)),
             is_stated,
@@ -233,6 +240,22 @@ pub(super) fn look(path: &Path, threads: usize, meter: &Meter, looked: &mut Look
 /// Whether a file of this span may not be deleted. Holds that can't be read hold everything.
 fn is_held(holds: &Result<Holds, Fault>, (min_ns, max_ns): (i64, i64)) -> bool {
     holds.as_ref().map_or(true, |holds| holds.cover(min_ns, max_ns))
+}
+
+/// When a file was begun and last written, ns. A copy that keeps times is younger than its bytes: of it only the
+/// second is known.
+fn stored_ns(facts: &Metadata) -> (i64, i64) {
+    let ns = |time: SystemTime| {
+        time.duration_since(UNIX_EPOCH)
+            .map_or(i64::MIN, |since| since.as_nanos().min(i64::MAX as u128) as i64)
+    };
+    let written_ns = facts.modified().map_or(i64::MAX, ns);
+    (facts.created().map_or(written_ns, ns).min(written_ns), written_ns)
+}
+
+/// When a run began its first file that is there; without any the end of time.
+fn begun_ns<'a>(run: [u8; 4], files: impl Iterator<Item = &'a Numbered>) -> i64 {
+    files.filter(|file| file.run == run).map(|file| file.stored_ns.0).min().unwrap_or(i64::MAX)
 }
 
 /// Folders of days that can't be read, by their names.
@@ -338,7 +361,7 @@ fn hold_against(
             absent.push(Absent { run_id: *run_id, number, span: *span, packets: *packets, reason });
         }
     }
-    let runs: HashSet<[u8; 4]> = chain.links.iter().map(|link| first_four(&link.file.run_id)).collect();
+    let runs: HashSet<[u8; 4]> = chain.links.iter().map(|link| begin_of_run(&link.file.run_id)).collect();
     for (name, file) in &names {
         let is_of_chain = FileName::read(Path::new(name)).is_some_and(|name| runs.contains(&name.run()));
         let is_due = file.progress == Progress::Closed && !is_written;
@@ -353,16 +376,35 @@ fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What names have of a run's id.
-fn first_four(&[a, b, c, d, ..]: &[u8; 16]) -> [u8; 4] {
-    [a, b, c, d]
+/// Of gaps between the same two files, when what is missing ended at the earliest: behind all that stands in
+/// front of it in any lane.
+pub(super) struct Ends(HashMap<([u8; 16], Option<usize>, usize), i64>);
+
+impl Ends {
+    /// Of all gaps.
+    pub(super) fn new(gaps: &[NumberGap]) -> Ends {
+        let mut ends = Ends(HashMap::new());
+        for gap in gaps {
+            let ended_ns = ends.of(gap).max(Ends::of_lane(gap));
+            ends.0.insert((gap.id.run_id, gap.before, gap.behind), ended_ns);
+        }
+        ends
+    }
+
+    fn of_lane(gap: &NumberGap) -> i64 {
+        if gap.before.is_some() { gap.span.0 } else { gap.span.1.saturating_sub(1) }
+    }
+
+    fn of(&self, gap: &NumberGap) -> i64 {
+        self.0.get(&(gap.id.run_id, gap.before, gap.behind)).copied().unwrap_or(i64::MIN)
+    }
 }
 
 /// Why a gap in the numbers of packets is there, by the files of the stores that were looked at; and when it
 /// began, where that is known from files that are gone.
-pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option<i64>) {
+pub(super) fn explain(gap: &NumberGap, ends: &Ends, stores: &[Explaining]) -> (Reason, Option<i64>) {
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
-    let run = first_four(&gap.id.run_id);
+    let run = begin_of_run(&gap.id.run_id);
     let touches = |&(begin_ns, end_ns): &(i64, i64)| begin_ns <= gap.span.1 && from_ns <= end_ns;
     if stores.iter().flat_map(|store| &store.unread).any(touches) {
         return (Reason::Unread, None);
@@ -381,6 +423,8 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option
             let by_retention = gone().all(|gone| gone.reason == Reason::Deleted);
             return (if by_retention { Reason::Deleted } else { Reason::Gone }, Some(begin_ns));
         }
+        let begun_ns = begun_ns(run, own.iter().copied());
+        let ended_ns = ends.of(gap);
         let mut before: Option<&Numbered> = None;
         for file in own {
             let number = before.map_or(0, |before| before.number);
@@ -390,9 +434,14 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option
                 None => begin_ns <= gap.span.1 && from_ns <= file.begin_ns,
             };
             if number + 1 < file.number && lies {
+                // Retention would have taken it first: it was there, and ended before what is gone. Times of
+                // packets don't tell what came first: captures are imported that are older than what is there.
                 let is_older = |other: &Numbered| {
-                    let came_before = other.run != run || other.number < file.number;
-                    other.is_loose && came_before && other.span.1 < file.begin_ns
+                    let came_before = match other.run == run {
+                        true => other.number < file.number,
+                        false => other.stored_ns.1 < begun_ns,
+                    };
+                    other.is_loose && came_before && other.span.1 <= ended_ns.min(file.begin_ns)
                 };
                 return (if files.iter().any(is_older) { Reason::Gone } else { Reason::Deleted }, None);
             }
@@ -405,7 +454,7 @@ pub(super) fn explain(gap: &NumberGap, stores: &[Explaining]) -> (Reason, Option
 /// The file that had what a gap lacks, where that is damaged: the number of its report, when it began, and
 /// whether its report says so already.
 pub(super) fn damaged(gap: &NumberGap, stores: &[Explaining]) -> Option<(usize, i64, bool)> {
-    let run = first_four(&gap.id.run_id);
+    let run = begin_of_run(&gap.id.run_id);
     let from_ns = if gap.before.is_some() { gap.span.0 } else { i64::MIN };
     stores.iter().find_map(|store| {
         let own: Vec<&Numbered> = store.files.iter().filter(|file| file.run == run).collect();
@@ -426,6 +475,25 @@ pub(super) fn damaged(gap: &NumberGap, stores: &[Explaining]) -> Option<(usize, 
     })
 }
 
+/// Damaged files of which gaps in the numbers of packets show all that is missing, by the numbers of their
+/// reports: each lane of their run, whose last segments lie in the files of `lasts`, goes on behind them.
+pub(super) fn shown(lasts: &[(LaneId, usize)], stores: &[Explaining]) -> Vec<usize> {
+    let mut shown = Vec::new();
+    for store in stores {
+        let numbers: HashMap<usize, u32> =
+            store.files.iter().map(|file| (file.report, file.number)).collect();
+        for file in store.files.iter().filter(|file| file.reach.is_some()) {
+            let mut own = lasts.iter().filter(|(id, _)| begin_of_run(&id.run_id) == file.run).peekable();
+            let goes_on =
+                |(_, last): &(LaneId, usize)| numbers.get(last).is_some_and(|&last| last > file.number);
+            if own.peek().is_some() && own.all(goes_on) {
+                shown.push(file.report);
+            }
+        }
+    }
+    shown
+}
+
 /// The numbers of the files around a gap, if both are of this store; 0: none is in front of it. Where they
 /// are known they count: times may step back.
 fn between(gap: &NumberGap, own: &[&Numbered]) -> Option<(u32, u32)> {
@@ -439,7 +507,7 @@ fn between(gap: &NumberGap, own: &[&Numbered]) -> Option<(u32, u32)> {
 pub(super) fn missing_at_ends(store: &Explaining, gaps: &[NumberGap]) -> Vec<Missing> {
     let mut rows: Vec<Missing> = Vec::new();
     for Absent { run_id, number, span, packets, reason } in &store.absent {
-        let is_of_run = |file: &&Numbered| file.run == first_four(run_id);
+        let is_of_run = |file: &&Numbered| file.run == begin_of_run(run_id);
         let has_later = store.files.iter().filter(is_of_run).any(|file| file.number > *number);
         let is_shown = |gap: &NumberGap| {
             gap.id.run_id == *run_id && span.0 <= gap.span.1 && (gap.before.is_none() || gap.span.0 <= span.1)
@@ -468,10 +536,13 @@ pub(super) fn missing_at_ends(store: &Explaining, gaps: &[NumberGap]) -> Vec<Mis
     rows
 }
 
-/// Whether all files of a store are of later runs than the gap: retention may have deleted what it had of this one.
-pub(super) fn has_only_later(gap: &NumberGap, files: &[Numbered]) -> bool {
-    let run = first_four(&gap.id.run_id);
-    let is_later = |file: &Numbered| file.run != run && file.begin_ns > gap.span.1;
+/// Whether all files of a store are of later runs than the gap, which is of a run that these `stores` have:
+/// retention may have deleted what it had of this one.
+pub(super) fn has_only_later(gap: &NumberGap, files: &[Numbered], stores: &[Explaining]) -> bool {
+    let run = begin_of_run(&gap.id.run_id);
+    let begun_ns = begun_ns(run, stores.iter().flat_map(|store| &store.files));
+    let is_later =
+        |file: &Numbered| file.run != run && (file.begin_ns > gap.span.1 || file.stored_ns.0 > begun_ns);
     !files.is_empty() && files.iter().all(is_later)
 }
 
@@ -487,7 +558,6 @@ pub(super) fn missing_of(gap: &NumberGap, reason: Reason, begin_ns: Option<i64>)
 
 #[cfg(test)]
 mod tests {
-    use super::super::lanes::LaneId;
     use super::*;
     use crate::chain::Link;
     use scope_packet::LinkType;
@@ -503,6 +573,7 @@ mod tests {
             number,
             begin_ns,
             span,
+            stored_ns: span,
             is_loose,
             reach: None,
             is_stated: false,
@@ -514,7 +585,7 @@ mod tests {
         let gap = NumberGap { id, packets: 1, before, behind: 0, span, is_cut: false };
         let files = files.iter().map(|&(number, is_loose)| numbered(number, is_loose)).collect();
         let store = Explaining { files, ..Explaining::default() };
-        assert_eq!(explain(&gap, &[Explaining::default(), store]), (expected, None));
+        assert_eq!(explain(&gap, &Ends::new(&[gap]), &[Explaining::default(), store]), (expected, None));
     }
 
     #[test]
@@ -533,13 +604,50 @@ mod tests {
     }
 
     #[test]
+    fn an_older_capture_that_came_later_proves_nothing_against_retention_and_one_that_came_before_does() {
+        let id = |lane| LaneId { run_id: [1; 16], lane };
+        let gap = |lane, before, span| NumberGap {
+            id: id(lane),
+            packets: 1,
+            before,
+            behind: 4,
+            span,
+            is_cut: false,
+        };
+        let of = |run: u8, number, span: (i64, i64), stored_ns| Numbered {
+            run: [run; 4],
+            report: number as usize,
+            begin_ns: span.0,
+            span,
+            stored_ns,
+            ..numbered(number, true)
+        };
+        let check = |others: &[Numbered], gaps: &[NumberGap], expected: Reason| {
+            let own = [of(1, 4, (400, 499), (1000, 1100))];
+            let store = Explaining { files: [&own, others].concat(), ..Explaining::default() };
+            assert_eq!(explain(&gaps[0], &Ends::new(gaps), &[store]), (expected, None));
+        };
+        let begin = gap(0, None, (400, 400));
+        check(&[of(2, 1, (100, 200), (900, 990))], &[begin], Reason::Gone);
+        check(&[of(2, 1, (100, 200), (1100, 1200))], &[begin], Reason::Deleted);
+        // Its run died, and it was closed while this one ran.
+        check(&[of(2, 1, (100, 200), (900, 1050))], &[begin], Reason::Deleted);
+        check(&[of(2, 1, (500, 600), (900, 990))], &[begin], Reason::Deleted);
+        // Of one run: what is gone ended behind the last packet in front of it, of all lanes.
+        let before = of(1, 2, (200, 299), (950, 960));
+        let (late, early) = (gap(0, Some(2), (299, 400)), gap(1, Some(2), (250, 410)));
+        check(std::slice::from_ref(&before), &[early, late], Reason::Gone);
+        check(std::slice::from_ref(&before), &[early], Reason::Deleted);
+    }
+
+    #[test]
     fn a_gap_may_be_in_what_cant_be_read() {
         let id = LaneId { run_id: [1; 16], lane: 0 };
         let check = |unread, span, expected| {
             let gap = NumberGap { id, packets: 1, before: Some(0), behind: 0, span, is_cut: false };
             let files = vec![numbered(1, true)];
             let store = Explaining { files, unread: vec![unread], ..Explaining::default() };
-            assert_eq!(explain(&gap, &[store]), (expected, None));
+            assert_eq!(explain(&gap, &Ends::new(&[gap]), &[store]), (expected, None));
         };
         check((150, 250), (240, 260), Reason::Unread);
         check((245, 245), (240, 260), Reason::Unread);
@@ -561,7 +669,8 @@ mod tests {
         let id = LaneId { run_id: [1; 16], lane: 0 };
         let gap =
             |before, behind| NumberGap { id, packets: 1, before, behind, span: (90, 200), is_cut: false };
-        assert_eq!(explain(&gap(Some(2), 4), &[store]), (Reason::Deleted, None));
+        let gap = gap(Some(2), 4);
+        assert_eq!(explain(&gap, &Ends::new(&[gap]), &[store]), (Reason::Deleted, None));
     }
 
     #[test]
@@ -608,10 +717,14 @@ mod tests {
         let gap =
             |end_ns| NumberGap { id, packets: 1, before: None, behind: 0, span: (0, end_ns), is_cut: false };
         let files = [numbered(3, true), numbered(4, true)];
-        assert!(has_only_later(&gap(299), &files));
-        assert!(!has_only_later(&gap(300), &files), "it has older ones");
-        assert!(!has_only_later(&gap(299), &[]), "nothing says that it ever had any");
+        assert!(has_only_later(&gap(299), &files, &[]));
+        assert!(!has_only_later(&gap(300), &files, &[]), "it has older ones");
+        assert!(!has_only_later(&gap(299), &[], &[]), "nothing says that it ever had any");
         let own = Numbered { run: [9; 4], ..numbered(5, true) };
-        assert!(!has_only_later(&gap(299), &[own]));
+        assert!(!has_only_later(&gap(299), &[own], &[]));
+        // What is older by its times came later all the same.
+        let run = Numbered { run: [9; 4], stored_ns: (50, 90), ..numbered(5, true) };
+        let stores = [Explaining { files: vec![run], ..Explaining::default() }];
+        assert!(has_only_later(&gap(300), &files, &stores));
     }
 }

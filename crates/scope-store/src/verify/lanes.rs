@@ -194,6 +194,12 @@ impl Lanes {
         }
     }
 
+    /// Each lane with the file that has its last segment.
+    pub(super) fn lasts(&self) -> Vec<(LaneId, usize)> {
+        let last = |lane: &Lane| Some(lane.stretches.last_key_value()?.1.last.file);
+        self.lanes.iter().filter_map(|(&id, lane)| Some((id, last(lane)?))).collect()
+    }
+
     /// Everything that lanes lack: losses with the file behind them, and gaps in the numbers of packets.
     pub(super) fn finish(mut self) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {
         for (&id, lane) in &mut self.lanes {

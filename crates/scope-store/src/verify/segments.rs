@@ -5,12 +5,11 @@
 use super::Meter;
 use super::lanes::{LaneId, Seen, missing};
 use super::report::{FileReport, Form, Missing, Progress, Reason};
+use crate::StoredSegment;
 use crate::index::IndexError;
 use crate::salvage::{self, Cut, Findings, Proof};
 use crate::stored::{State, StoredError, StoredFile};
-use crate::{Hash, StoredSegment};
 use scope_packet::GapReason;
-use std::fs::File;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -245,27 +244,3 @@ fn course(segment: &StoredSegment<'_>) -> (u64, u64) {
     }
     (steps_back, stated)
 }
-
-/// Whether the bytes of an opened file have checksums in their segments though its head can't be read: then the
-/// head is what is damaged.
-pub(super) fn is_stored(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::FileExt;
-    let bytes = file.metadata()?.len();
-    let mut foot_page = [0; crate::checks::PAGE_BYTES];
-    let mut at = 0;
-    // The first foot lies at the end of the first segment, behind a head of few pages: the pages up to there.
-    while at + foot_page.len() as u64 <= bytes.min(LOOKED_AT_MAX) {
-        file.read_exact_at(&mut foot_page, at)?;
-        if foot_page.starts_with(&scope_packet::segment::FOOT_MAGIC[..7])
-            && crate::checks::stored_hash(&foot_page) != Hash::NONE
-        {
-            return Ok(true);
-        }
-        at += foot_page.len() as u64;
-    }
-    Ok(false)
-}
-
-/// Bytes at a file's begin in which a foot is looked for: those of the largest segment, behind a head of the
-/// same length.
-const LOOKED_AT_MAX: u64 = 4 << 20;

@@ -143,7 +143,7 @@ fn gap(text: &str) -> Option<Missing> {
             Reason::Gap(known.unwrap_or(GapReason::Evicted))
         }
     };
-    let words = count.strip_suffix(" packets").unwrap_or_default();
+    let words = count.strip_suffix(" packets").or(count.strip_suffix(" packet")).unwrap_or_default();
     let (lost_min, lost_max) = match (words.strip_prefix("at least "), words.split_once(" to ")) {
         (Some(least), _) => (least.parse().ok()?, None),
         (_, Some((least, most))) => {
@@ -214,6 +214,7 @@ mod tests {
                 "{asked}packets: 0\nincomplete: at least 12 and at most 12 packets are missing\n\
                  gap: 1970-01-01T00:00:01Z to 1970-01-01T00:00:02Z deleted, 5 packets\n\
                  gap: 1970-01-01T00:00:03Z to 1970-01-01T00:00:04Z not_stored, 7 packets\n\
+                 gap: 1970-01-01T00:00:04Z to 1970-01-01T00:00:05Z unreadable, 1 packet\n\
                  gap: 1970-01-01T00:00:05Z to the end unreadable"
             ),
             0,
@@ -224,6 +225,7 @@ mod tests {
         let expected = [
             ("deleted", second, Some(2 * second), 5, Some(5)),
             ("disk", 3 * second, Some(4 * second), 7, Some(7)),
+            ("unreadable", 4 * second, Some(5 * second), 1, Some(1)),
             ("unreadable", 5 * second, None, 0, None),
         ];
         assert_eq!(gaps, expected);

@@ -117,11 +117,8 @@ fn first_byte(file: &File) -> Result<u64> {
     let mut map = [0u64; 4 + 7];
     (map[1], map[3]) = (u64::MAX, 1);
     // SAFETY: the call writes at most the one extent that it was told there is room for.
-    ensure!(
-        unsafe { libc::ioctl(file.as_raw_fd(), ASK as _, map.as_mut_ptr()) } == 0,
-        "FIEMAP: {}",
-        io::Error::last_os_error()
-    );
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), ASK as _, map.as_mut_ptr()) };
+    ensure!(answer == 0, "FIEMAP: {}", io::Error::last_os_error());
     Ok(map[5])
 }
 
