@@ -360,7 +360,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "summary_of_whatever_the_slot_held",
         file: "summary.rs",
-        edits: &[("slot.of != Some(pinned.id())", "slot.of.is_none()")],
+        edits: &[("self.of == Some(pinned.id())", "self.of.is_some()")],
         model: "summaries_lapped",
         says: "denied",
     },

@@ -44,14 +44,32 @@ pub fn round(place: &Place, workspace: &Workspace, scale: Scale, table: &mut Tab
         let gib = packets_of(scale.store_cost_bytes) as f64 * PACKET_BYTES as f64 / (1u64 << 30) as f64;
         table.put(COST_PER_GIB, DIFFERENCE, "s/GiB", Ok((with - without) / gib));
     }
-    for stores in order {
-        let outcome = appended(place, workspace, stores).map_err(|error| format!("{error:#}"));
-        if stores {
-            let stored = outcome.as_ref().map(|appended| appended.stored_per_s / 1e6);
-            table.put(BESIDE, "what the store took meanwhile", "MB/s", stored.map_err(String::clone));
+    let mut both: [Result<Vec<Appended>>; 2] = [Ok(Vec::new()), Ok(Vec::new())];
+    let back = order.iter().rev(); // what the machine's speed does meanwhile meets both alike
+    for &stores in order.iter().chain(back) {
+        if let Ok(runs) = &mut both[usize::from(stores)] {
+            match appended(place, workspace, stores) {
+                Ok(run) => runs.push(run),
+                Err(error) => both[usize::from(stores)] = Err(error),
+            }
         }
-        table.put(BESIDE, of(stores), "packets/s", outcome.map(|appended| appended.packets_per_s));
     }
+    for (stores, runs) in [false, true].into_iter().zip(both) {
+        let runs = runs.map_err(|error| format!("{error:#}"));
+        let of_all = |figure: fn(&Appended) -> f64| {
+            runs.as_ref().map(|runs| mean(runs.iter().map(figure))).map_err(String::clone)
+        };
+        if stores {
+            let stored = of_all(|run| run.stored_per_s / 1e6);
+            table.put(BESIDE, "what the store took meanwhile", "MB/s", stored);
+        }
+        table.put(BESIDE, of(stores), "packets/s", of_all(|run| run.packets_per_s));
+    }
+}
+
+fn mean(figures: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = figures.len() as f64;
+    figures.sum::<f64>() / count
 }
 
 fn of(stores: bool) -> &'static str {

@@ -52,6 +52,7 @@ fn words(reason: DropReason) -> &'static str {
         DropReason::RingPinned => "open dumps held the whole ring",
         DropReason::LinkTypes => "more link types came than one worker records",
         DropReason::Interfaces => "more interfaces came than one run records",
+        DropReason::File => "the capture file says so",
     }
 }
 

@@ -154,7 +154,7 @@ impl<'a> Path<'a> {
             self.shared.ring.note_gap(
                 self.index,
                 0,
-                Gap { from_ns, to_ns, reason: gap_reason(reason), lost_min, lost_max },
+                Gap { from_ns, to_ns, reason: reason.into(), lost_min, lost_max },
             );
         }
     }
@@ -347,6 +347,13 @@ impl<'a> Path<'a> {
         self.append.ports[port].place
     }
 
+    /// Has the segments of an interface's lane say that so many of its packets are lost.
+    fn count_in_lane(&mut self, interface: u32, reason: DropReason, packets: u64) {
+        if let Attached::Lane { lane, index } = self.attached(interface as usize) {
+            self.append.lanes[lane].writer.count_dropped(index, reason, packets);
+        }
+    }
+
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.append.ports[port].interface.clone();
         let Part { group, prefilter } = self.parts.get(interface.part as usize).cloned().unwrap_or_default();
@@ -449,15 +456,6 @@ fn all_near(packets: &[Packet<'_>], clock_ns: i64) -> bool {
     min_ns >= clock_ns.saturating_sub(time::STEP_NS) && max_ns <= clock_ns.saturating_add(time::STEP_NS)
 }
 
-/// Why a window lacks packets that were dropped for `reason`.
-fn gap_reason(reason: DropReason) -> GapReason {
-    match reason {
-        DropReason::Kernel => GapReason::Kernel,
-        DropReason::RingPinned => GapReason::RingPinned,
-        DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
-    }
-}
-
 impl Sink for Path<'_> {
     fn interface(&mut self, interface: &Interface) {
         self.append.interface(interface);
@@ -490,9 +488,7 @@ impl Sink for Path<'_> {
 
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64) {
         self.append.counts.dropped.add(DropReason::Kernel, packets);
-        if let Attached::Lane { lane, index } = self.attached(interface as usize) {
-            self.append.lanes[lane].writer.count_dropped(index, DropReason::Kernel, packets);
-        }
+        self.count_in_lane(interface, DropReason::Kernel, packets);
         let gap = Gap {
             from_ns: since_ns,
             to_ns: until_ns,
@@ -509,6 +505,11 @@ impl Sink for Path<'_> {
         let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
         let lost_min = if filtered { 0 } else { gap.lost_min };
         let gap = Gap { lost_min, ..gap };
+        match gap.reason {
+            GapReason::File => self.count_in_lane(interface, DropReason::File, gap.lost_max.unwrap_or(1)),
+            GapReason::Unreadable => self.count_in_lane(interface, DropReason::File, 1),
+            _ => {}
+        }
         if self.waits {
             return self.shared.ring.note_gap(self.index, interface, gap);
         }

@@ -203,9 +203,10 @@ pub(crate) fn recovery(report: &RecoveryReport) -> counts::Recovery {
     }
 }
 
-/// Dropped packets by reason, all reasons.
+/// Dropped packets by reason: all reasons for which something that was offered can be dropped.
 pub(crate) fn dropped(drops: &Drops) -> ByWord {
-    DropReason::ALL.iter().map(|&reason| (reason.name().to_string(), drops.get(reason))).collect()
+    let own = DropReason::ALL.iter().filter(|&&reason| reason != DropReason::File);
+    own.map(|&reason| (reason.name().to_string(), drops.get(reason))).collect()
 }
 
 /// One source's side of packet accounting: live `offered = kernel_dropped + waiting + received`, files

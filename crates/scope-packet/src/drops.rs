@@ -12,12 +12,20 @@ pub enum DropReason {
     LinkTypes = 2,
     /// The run already knows its bound of interfaces.
     Interfaces = 3,
+    /// The capture file that they come from says that they were lost before: in no summary, since nobody offered
+    /// them. One that is damaged or truncated counts as one packet.
+    File = 4,
 }
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [DropReason; 4] =
-        [DropReason::Kernel, DropReason::RingPinned, DropReason::LinkTypes, DropReason::Interfaces];
+    pub const ALL: [DropReason; 5] = [
+        DropReason::Kernel,
+        DropReason::RingPinned,
+        DropReason::LinkTypes,
+        DropReason::Interfaces,
+        DropReason::File,
+    ];
 
     /// The name under which summaries, logs and counters show the reason.
     pub const fn name(self) -> &'static str {
@@ -26,6 +34,7 @@ impl DropReason {
             DropReason::RingPinned => "ring_pinned",
             DropReason::LinkTypes => "link_types",
             DropReason::Interfaces => "interfaces",
+            DropReason::File => "file",
         }
     }
 }

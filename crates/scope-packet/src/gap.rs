@@ -1,5 +1,7 @@
 //! What a span of capture time lacks, and why: the closed list of reasons, and one gap as a value.
 
+use crate::DropReason;
+
 /// Why packets of a span of capture time are missing, or may be. The names are the ones that files, logs and
 /// JSON show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +91,18 @@ impl GapReason {
                 | GapReason::Limit
                 | GapReason::Unsettled
         )
+    }
+}
+
+/// Why a span lacks packets that were dropped for a reason.
+impl From<DropReason> for GapReason {
+    fn from(reason: DropReason) -> GapReason {
+        match reason {
+            DropReason::Kernel => GapReason::Kernel,
+            DropReason::RingPinned => GapReason::RingPinned,
+            DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
+            DropReason::File => GapReason::File,
+        }
     }
 }
 

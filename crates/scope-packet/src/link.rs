@@ -57,8 +57,16 @@ impl LinkType {
         }
     }
 
-    /// The type of a name as [`LinkType::name`] gives it, in any case, or of a number.
+    /// The type of a name as [`LinkType::name`] gives it, in any case, also with the prefix that the registry or
+    /// libpcap puts in front, or of a number. Ethernet has a second name, libpcap's own.
     pub fn named(text: &str) -> Option<LinkType> {
+        let prefixes = ["LINKTYPE_", "DLT_"];
+        let has =
+            |prefix: &&str| text.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
+        let text = &text[prefixes.iter().find(|prefix| has(prefix)).map_or(0, |prefix| prefix.len())..];
+        if text.eq_ignore_ascii_case("EN10MB") {
+            return Some(LinkType::ETHERNET);
+        }
         let named = |number: &u16| LinkType(*number).name().eq_ignore_ascii_case(text);
         (0..=NAMED_MAX).find(named).or_else(|| text.parse().ok()).map(|number| LinkType(number).canonical())
     }
@@ -126,6 +134,8 @@ mod tests {
         }
         assert_eq!(LinkType::named("linux_sll2"), Some(LinkType::LINUX_SLL2));
         assert_eq!(LinkType::named("12"), Some(LinkType::RAW));
+        assert_eq!(LinkType::named("LINKTYPE_LINUX_SLL"), LinkType::named("linux_sll"));
+        assert_eq!([LinkType::named("EN10MB"), LinkType::named("dlt_en10mb")], [Some(LinkType::ETHERNET); 2]);
         assert_eq!([LinkType::named("ethernot"), LinkType::named("65536"), LinkType::named("")], [None; 3]);
     }
 }

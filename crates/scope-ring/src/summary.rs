@@ -152,6 +152,12 @@ struct Slot {
     summary: Summary,
 }
 
+impl Slot {
+    fn is_of(&self, pinned: &Pinned) -> bool {
+        self.of == Some(pinned.id())
+    }
+}
+
 /// Summaries of a ring's sealed segments, as far as they are built.
 pub struct Summaries {
     /// One for each slot of the ring.
@@ -195,7 +201,7 @@ impl Summaries {
     }
 
     fn fill(&self, slot: &mut Slot, pinned: &Pinned, packets: u32) {
-        if slot.of != Some(pinned.id()) {
+        if !slot.is_of(pinned) {
             slot.summary.build(pinned.column(0, packets), self.segment_bytes);
             slot.of = Some(pinned.id());
             self.built.fetch_add(1, Ordering::Relaxed);
@@ -205,7 +211,7 @@ impl Summaries {
     /// Whether the segment can hold an entry that `test` matches. True where nothing is known of it.
     pub fn may_hold(&self, pinned: &Pinned, test: &KeyTest) -> bool {
         let Ok(slot) = self.table[pinned.slot() as usize].try_lock() else { return true };
-        slot.of != Some(pinned.id()) || slot.summary.may_hold(test)
+        !slot.is_of(pinned) || slot.summary.may_hold(test)
     }
 
     /// Summaries built so far.

@@ -37,7 +37,7 @@ pub fn bit_rate(bits_per_s: f64) -> String {
     format!("{} {}", digits(bits_per_s / 1000f64.powi(step as i32)), UNITS[step])
 }
 
-/// A span of time, ns: `250 ms`, `3.2 s`, `5 min 10 s`, `3 h 2 min`.
+/// A span of time, ns: `250 ms`, `3.2 s`, `5 min 10 s`, `3 h 2 min`, `12 d 5 h`.
 pub fn span(ns: i64) -> String {
     let seconds = ns as f64 / 1e9;
     match ns {
@@ -50,7 +50,10 @@ pub fn span(ns: i64) -> String {
         120_000_000_000..7_200_000_000_000 => {
             format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60)
         }
-        _ => format!("{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60),
+        7_200_000_000_000..172_800_000_000_000 => {
+            format!("{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60)
+        }
+        _ => format!("{} d {} h", ns / 86_400_000_000_000, ns / 3_600_000_000_000 % 24),
     }
 }
 
@@ -95,6 +98,8 @@ mod tests {
         check(span(858_993_459), "859 ms");
         check(span(3_210_000_000), "3.21 s");
         check(span(310_000_000_000), "5 min 10 s");
-        check(span(i64::MIN), "-2562047 h 47 min");
+        check(span(100_000_000_000_000), "27 h 46 min");
+        check(span(1_054_860_000_000_000), "12 d 5 h");
+        check(span(i64::MIN), "-106751 d 23 h");
     }
 }

@@ -7,7 +7,7 @@ use crate::name::FileName;
 use crate::report::News;
 use crate::volume::CHAIN_FILE;
 use scope_folder::Folder;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -38,6 +38,8 @@ impl Whole {
 /// What is still to be chained.
 pub struct Chaining {
     folder: Folder,
+    /// Whose files get lines.
+    runs: BTreeSet<[u8; 16]>,
     waiting: VecDeque<Whole>,
     now: Option<(Whole, File, Hashing)>,
     /// Of the run whose files came last.
@@ -49,16 +51,22 @@ pub struct Chaining {
 }
 
 impl Chaining {
-    /// In the volume with this folder.
-    pub fn new(folder: Folder) -> Chaining {
+    /// In the volume with this folder, for the files of these runs.
+    pub fn new(folder: Folder, runs: BTreeSet<[u8; 16]>) -> Chaining {
         Chaining {
             folder,
+            runs,
             waiting: VecDeque::new(),
             now: None,
             writer: None,
             gone_kept: GONE_KEPT,
             look_at: 2 * GONE_KEPT,
         }
+    }
+
+    /// Whether files of this run get lines.
+    pub fn takes(&self, run_id: &[u8; 16]) -> bool {
+        self.runs.contains(run_id)
     }
 
     /// One more file.
@@ -183,7 +191,7 @@ mod tests {
     #[test]
     fn lines_of_files_that_are_long_gone_are_left_out_and_the_chain_goes_on() {
         let root = tempfile::tempdir().unwrap();
-        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap());
+        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap(), BTreeSet::from([RUN]));
         (chaining.gone_kept, chaining.look_at) = (4, 8);
         let mut heads = Vec::new();
         for number in 1..=40 {
@@ -204,7 +212,7 @@ mod tests {
         let text = std::fs::read_to_string(root.path().join(CHAIN_FILE)).unwrap();
         std::fs::write(root.path().join(CHAIN_FILE), text.replacen("\"packets\":1", "\"packets\":2", 1))
             .unwrap();
-        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap());
+        let mut chaining = Chaining::new(Folder::open(root.path()).unwrap(), BTreeSet::from([RUN]));
         (chaining.gone_kept, chaining.look_at) = (0, 0);
         chain(&mut chaining, 41);
         let chain = Chain::read(&std::fs::read(root.path().join(CHAIN_FILE)).unwrap());

@@ -12,9 +12,9 @@
 //! which has no packet here, stands in with this file's, and its description says so. Where there are
 //! several, link types stand under the number that libpcap reads in such files ([`LinkType::alias`]).
 
-use scope_packet::LinkType;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, HEAD, INTERFACE, PADDING, SECTION_HEADER, le32};
 use scope_packet::segment::is_segment_size;
+use scope_packet::{GapReason, LinkType};
 use std::cmp::Ordering;
 use std::fmt::Write;
 use twox_hash::XxHash3_64;
@@ -78,6 +78,18 @@ pub struct HeadInterface {
     pub description: String,
     /// Its own link type; read back it is the file's, also where it has no packet here.
     pub link_type: LinkType,
+}
+
+impl HeadInterface {
+    /// Why it lacks packets, where only a count says so: a capture file says that itself, and live it is the kernel
+    /// nearly always.
+    pub fn drops_as(&self) -> GapReason {
+        // "lane 0; snap length 262144; timestamps file", and what else the source says.
+        match self.description.split("; ").nth(2) {
+            Some("timestamps file") => GapReason::File,
+            _ => GapReason::Kernel,
+        }
+    }
 }
 
 /// Why a head can't be read.
@@ -418,6 +430,18 @@ mod tests {
             snap: 96,
             interfaces: (0..interfaces).map(interface).collect(),
         }
+    }
+
+    #[test]
+    fn a_capture_files_interface_lacks_what_its_file_says_and_a_live_one_what_the_kernel_dropped() {
+        let of = |description: &str| {
+            let description = description.to_string();
+            HeadInterface { name: String::new(), description, link_type: LinkType::ETHERNET }.drops_as()
+        };
+        assert_eq!(of("lane 0; snap length none; timestamps file; a note"), GapReason::File);
+        assert_eq!(of("lane 0; snap length 96; timestamps file"), GapReason::File);
+        assert_eq!(of("lane 0; snap length none; timestamps kernel; x; timestamps file"), GapReason::Kernel);
+        assert_eq!(of(""), GapReason::Kernel);
     }
 
     #[test]

@@ -138,8 +138,7 @@ impl Holds {
             Some(at) => Ok(self.list.remove(at)),
             None => {
                 let fault = Fault::of_thing("hold").with_value(id.to_string());
-                let fault = fault.cause(format!("the store has no hold {id}"));
-                Err(fault.remedy("its holds: wirescope hold list --store DIR"))
+                Err(fault.cause(format!("the store has no hold {id}")))
             }
         }
     }
@@ -255,7 +254,7 @@ mod tests {
         let holds_again = &mut Holds::parse(&holds.text()).ok().unwrap();
         assert_eq!(holds_again.add(5, 6, "", 0).map(|hold| hold.id), Ok(3));
         let fault = holds.remove(2).unwrap_err().to_string();
-        assert_eq!(fault, "hold: the store has no hold 2; its holds: wirescope hold list --store DIR");
+        assert_eq!(fault, "hold: the store has no hold 2");
     }
 
     #[test]

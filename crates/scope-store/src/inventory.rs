@@ -351,7 +351,8 @@ fn now_ns() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn read_totals(disk: &mut dyn Disk, path: &Path, len: u64) -> Option<Totals> {
+/// What the index of a closed file says of all of it.
+pub(crate) fn read_totals(disk: &mut dyn Disk, path: &Path, len: u64) -> Option<Totals> {
     let read = |at: u64, into: &mut [u8]| disk::read_all(disk, path, at, into).map(drop);
     index::read_totals(len, read).ok().flatten()
 }

@@ -11,7 +11,7 @@ use crate::index::IndexError;
 use crate::listing::{Contents, SegmentFacts};
 use crate::name::{FileName, begin_of_run};
 use scope_packet::segment::Foot;
-use scope_packet::{DropReason, Drops, Gap, GapReason};
+use scope_packet::{Drops, Gap, GapReason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -163,6 +163,12 @@ impl Lanes {
         lacks
     }
 
+    /// Whether a segment with this foot is its lane's last one, of all that are known.
+    pub fn is_last(&self, foot: &Foot) -> bool {
+        let behind = (foot.run_id, foot.lane, foot.first_packet + 1)..=(foot.run_id, foot.lane, u64::MAX);
+        self.links.range(behind).next().is_none()
+    }
+
     /// Runs with volumes that weren't given.
     pub fn partial(&self) -> Vec<Partial> {
         let partial = self.volumes.iter().map(|(&run_id, volumes)| {
@@ -266,11 +272,7 @@ impl Lanes {
         for (drop, count) in next.drops.iter() {
             let lost = count.saturating_sub(last.drops.get(drop));
             if lost > 0 {
-                let reason = match drop {
-                    DropReason::Kernel => GapReason::Kernel,
-                    DropReason::RingPinned => GapReason::RingPinned,
-                    DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
-                };
+                let reason = drop.into();
                 let (from_ns, to_ns) = (last.first_ns.min(next.first_ns), last.first_ns.max(next.first_ns));
                 let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
                 lacks.push(Lack { run_id, store: next.store, unread: None, gap, is_elsewhere: false });
@@ -288,8 +290,8 @@ fn place(foot: &Foot) -> ([u8; 16], u32, u64) {
 mod tests {
     use super::*;
     use crate::checks::Hash;
-    use scope_packet::LinkType;
     use scope_packet::segment::LeftOut;
+    use scope_packet::{DropReason, LinkType};
 
     fn segment(sequence: u64, first_packet: u64, packets: u32, kernel: u64) -> SegmentFacts {
         let time_ns = first_packet as i64 * 10;

@@ -19,7 +19,7 @@
 //! | [`timeline`], `sparse` | the packets of a span out of stores; a segment read in part |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
-//! | [`chain`] | a line for each closed file, bound to the one before it |
+//! | [`chain`], `unchained` | a line for each closed file, bound to the one before it; files of dead runs without one |
 //! | [`imports`] | which capture files were imported, so that one is recognised |
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`stall`] | whether a disk still answers |
@@ -64,6 +64,7 @@ mod sparse;
 pub mod stall;
 pub mod stored;
 pub mod timeline;
+mod unchained;
 pub mod unread;
 pub mod verify;
 pub mod volume;

@@ -108,7 +108,7 @@ pub struct Contents {
 }
 
 /// What is known of a segment before it is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFacts {
     /// Where it begins in the file, bytes.
     pub offset: u64,

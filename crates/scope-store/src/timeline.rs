@@ -20,7 +20,7 @@ use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
 use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
 use crate::name::{FileName, begin_of_run, day_ns};
-use crate::segment::StoredSegment;
+use crate::segment::{self, StoredSegment};
 use crate::sparse::{self, Sparse};
 use crate::unread::unread;
 use crate::volume::Store;
@@ -150,6 +150,18 @@ struct SourceFile {
     store: usize,
     name: FileName,
     open: Option<File>,
+    /// Why its lanes lack packets, where only statistics say so.
+    drops_as: GapReason,
+}
+
+impl SourceFile {
+    /// The file, open: it may have been kept so.
+    fn open(&self, stores: &[Store]) -> io::Result<File> {
+        match &self.open {
+            Some(open) => open.try_clone(),
+            None => listing::open(stores[self.store].folder(), &self.name),
+        }
+    }
 }
 
 /// The packets of a span out of one store or several.
@@ -378,7 +390,8 @@ impl StoreTimeline {
         let file = self.files.len();
         let open =
             (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
-        self.files.push(SourceFile { store, name, open });
+        let drops_as = contents.interfaces.first().map_or(GapReason::Kernel, HeadInterface::drops_as);
+        self.files.push(SourceFile { store, name, open, drops_as });
         if contents.head.as_ref().is_some_and(|damage| damage.mended_at.is_none()) {
             plan.headless.push(file);
         }
@@ -395,6 +408,10 @@ impl StoreTimeline {
             self.work.segments += 1;
             if !facts.may_match {
                 self.work.skipped += 1;
+                let last = plan.skipped.entry((foot.run_id, foot.lane)).or_insert((file, facts));
+                if last.1.foot.first_packet < facts.foot.first_packet {
+                    *last = (file, facts);
+                }
                 continue;
             }
             let first =
@@ -435,7 +452,7 @@ impl StoreTimeline {
         self.name_unknown(&mut plan);
         plan.candidates.sort_unstable();
         let mut chosen: Option<(SegmentId, usize)> = None;
-        let mut ends = Vec::new();
+        let (mut ends, mut lasts) = (Vec::new(), Vec::new());
         for (id, _, _, _, at) in plan.candidates {
             match chosen {
                 Some((known, first)) if known == id => self.copies.entry(first).or_default().push(at),
@@ -444,6 +461,9 @@ impl StoreTimeline {
                     let Segment { lane, facts, .. } = &self.segments[at];
                     let (min_ns, max_ns) = (facts.foot.min_ns, facts.foot.max_ns);
                     ends.extend([(min_ns, 0), (max_ns, 1)]);
+                    if plan.lanes.is_last(&facts.foot) {
+                        lasts.push((self.segments[at].file, *facts));
+                    }
                     self.heap.push(Reverse(Next {
                         min_ns,
                         lane: *lane,
@@ -461,6 +481,8 @@ impl StoreTimeline {
             most = most.max(beside);
         }
         self.piece_bytes = self.waiting_bytes / most;
+        lasts.extend(plan.skipped.into_values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot)));
+        lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts));
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
     }
 
@@ -483,11 +505,7 @@ impl StoreTimeline {
     /// Interfaces of packets in files whose head is damaged, where no other head of the run describes them.
     fn name_unknown(&mut self, plan: &mut Plan) {
         for segment in self.segments.iter().filter(|segment| plan.headless.contains(&segment.file)) {
-            let SourceFile { store, name, open } = &self.files[segment.file];
-            let opened = match open {
-                Some(open) => open.try_clone(),
-                None => listing::open(self.stores[*store].folder(), name),
-            };
+            let opened = self.files[segment.file].open(&self.stores);
             // What can't be read is stated when its turn comes.
             let Ok(stored) = opened.and_then(|file| checked(&file, &segment.facts, &mut self.slot)) else {
                 continue;
@@ -513,6 +531,27 @@ impl StoreTimeline {
         self.damages.push(Damaged { fault, store, packets, is_cut: false });
     }
 
+    /// What a lane lost behind the begin of its last segment is in no foot: its statistics say it. Where they can't be
+    /// read neither can the segment, which is told when its turn comes.
+    fn look_behind(&mut self, file: usize, facts: &SegmentFacts) {
+        let foot = &facts.foot;
+        if facts.is_open {
+            return; // it has none yet
+        }
+        let source = &self.files[file];
+        let read = |opened: File| segment::read_statistics(&opened, facts.offset, facts.bytes, foot);
+        let said = source.open(&self.stores).and_then(read).unwrap_or_default();
+        let dropped = said.iter().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
+        let known: u64 = foot.drops_before.iter().map(|(_, packets)| packets).sum();
+        let lost = dropped.saturating_sub(known);
+        if lost > 0 {
+            let until_ns = said.iter().map(|said| said.time_ns).max();
+            let to_ns = until_ns.unwrap_or(foot.max_ns).max(foot.max_ns);
+            let (from_ns, reason) = (foot.min_ns, source.drops_as);
+            self.losses.add([Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) }]);
+        }
+    }
+
     /// Reads the packets of a segment, unless they are kept.
     fn load(&mut self, next: Next) -> io::Result<()> {
         if let Some(loaded) = self.kept.get_mut(&next.segment) {
@@ -520,21 +559,13 @@ impl StoreTimeline {
             return Ok(());
         }
         let Segment { file, facts, .. } = &self.segments[next.segment];
-        let SourceFile { store, name, open } = &self.files[*file];
-        let opened;
-        let source = match open {
-            Some(file) => file,
-            None => {
-                opened = listing::open(self.stores[*store].folder(), name)?;
-                &opened
-            }
-        };
+        let source = self.files[*file].open(&self.stores)?;
         let test = self.keys.get(&facts.foot.link_type);
         let loaded = match test.filter(|_| !facts.is_open && facts.hash != Hash::NONE) {
             Some(test) => {
                 let (run, link_type) = (facts.foot.run_id, facts.foot.link_type);
                 let is_known = |number| self.interfaces.known.contains_key(&(run, link_type, number));
-                let sparse = sparse::read(source, facts, test, is_known)?;
+                let sparse = sparse::read(&source, facts, test, is_known)?;
                 self.work.in_part += 1;
                 self.work.bytes += sparse.read as u64;
                 self.work.unmatched += u64::from(sparse.chosen.is_empty() && sparse.damaged == 0);
@@ -546,7 +577,7 @@ impl StoreTimeline {
                 loaded
             }
             None => {
-                let (blocks, entries) = read(source, facts, &self.interfaces, &mut self.slot)?;
+                let (blocks, entries) = read(&source, facts, &self.interfaces, &mut self.slot)?;
                 self.work.whole += 1;
                 self.work.bytes += facts.bytes as u64;
                 Loaded::whole(blocks, entries, &facts.foot, next)
@@ -616,6 +647,8 @@ struct Plan {
     unbounded: Vec<(UnreadFile, usize, (i64, i64))>,
     /// By run and lane: smallest time, link type.
     lane_begins: BTreeMap<([u8; 16], u32), (i64, LinkType)>,
+    /// By run and lane: of the segments that can't have a match the last one, and its file.
+    skipped: BTreeMap<([u8; 16], u32), (usize, SegmentFacts)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
 }

@@ -26,6 +26,7 @@ use crate::mending::Mending;
 use crate::outgoing::Outgoing;
 use crate::report::{Amount, Deleted, News, VolumeReport, VolumeState};
 use crate::retain::{Bounds, Growing};
+use crate::unchained::Unchained;
 use crate::volume::Volume;
 use crate::volumes::Shared;
 use scope_packet::SegmentId;
@@ -149,6 +150,14 @@ impl VolumeWriter {
         if let Err(no_room) = inventory.make_room(&mut *disk, &volume, 0) {
             account.set_state(no_room.state, no_room.words);
         }
+        let unchained = Unchained::look(&mut *disk, &chain_folder, &growing, plan.chain);
+        let unchained = unchained.unwrap_or_else(|error| {
+            let warning = format!("{}: the chain can't be read: {error}", path.display());
+            account.note(News::Warning(warning));
+            Unchained::default()
+        });
+        let mut chained = unchained.runs;
+        chained.extend(plan.chain.then(|| shared.ring().run_id()));
         let (filter, snap) = plan.keeping.as_ref().map_or((String::new(), 0), Keeping::stated);
         let composer = plan.keeping.map(|keeping| Composer::new(shared.ring(), keeping));
         if composer.is_some() {
@@ -190,9 +199,10 @@ impl VolumeWriter {
             tries_at_end: 0,
             winds_up: false,
             mending: Mending::new(growing, recovery_disk),
-            chaining: plan.chain.then(|| Chaining::new(chain_folder)),
+            chaining: (!chained.is_empty()).then(|| Chaining::new(chain_folder, chained)),
             untimely_told: false,
         };
+        unchained.files.into_iter().for_each(|whole| writer.note_file(whole));
         writer.tell(true);
         Ok(writer)
     }
@@ -519,7 +529,7 @@ impl VolumeWriter {
 
     /// A file is whole: it is told, with a chain once its hash is known.
     fn note_file(&mut self, whole: Whole) {
-        match &mut self.chaining {
+        match self.chaining.as_mut().filter(|chaining| chaining.takes(&whole.run_id)) {
             Some(chaining) => {
                 self.maker.inventory.keep(&whole.name, true);
                 chaining.add(whole);
@@ -535,7 +545,9 @@ impl VolumeWriter {
             Some(Ok((whole, head))) => {
                 self.maker.waits = None;
                 self.maker.inventory.keep(&whole.name, false);
-                self.account.report.chain = Some(head);
+                if chaining.takes(&self.shared.ring().run_id()) {
+                    self.account.report.chain = Some(head);
+                }
                 self.account.note(whole.news(Some(head)));
             }
             Some(Err((whole, error))) => {

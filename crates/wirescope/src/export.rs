@@ -18,7 +18,7 @@ use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
 use scope_config::Settings;
 use scope_dump::merge::{Position, WAITING_BYTES_MAX};
-use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words};
+use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words_by};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
@@ -362,6 +362,7 @@ fn summed(written: &Written, gaps: &[Gap], (to_stdout, is_restricted): (bool, bo
         true => "to standard output".to_string(),
         false => format!("in {}", counted(written.files.len() as u64, "file")),
     };
+    let is_restricted = is_restricted || written.truncated + written.left_out + written.other_types > 0;
     format!("{} {place}; {}\n", counted(written.packets, "packet"), missing_words(gaps, is_restricted))
 }
 
@@ -372,7 +373,7 @@ pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
         (0, Some(0)) => "nothing is missing between them".to_string(),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
-            format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
+            format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
         }
     }
 }

@@ -9,7 +9,7 @@ use scope_fault::Fault;
 use scope_spelling::moment::{Here, Moment};
 use scope_spelling::printable::{json_line, printable, shell_word};
 use scope_spelling::time::{between, iso};
-use scope_store::hold::Hold;
+use scope_store::hold::{Hold, Holds};
 use scope_store::volume::Store;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -69,12 +69,12 @@ fn list(store: &Path, json: bool) -> Result<String, Fault> {
 }
 
 fn remove(id: &str, store: &Path) -> Result<String, Fault> {
-    let number = id.trim().parse().map_err(|_| {
-        let shown = shell_word(store);
-        let fault = Fault::of_thing("hold").value(id, "is no number of a hold");
-        fault.remedy(format!("its holds: wirescope hold list --store {shown}"))
-    })?;
-    let removed = Store::look(store)?.change_holds(|holds| holds.remove(number))?;
+    let list = format!("its holds: wirescope hold list --store {}", shell_word(store));
+    let number = id.trim().parse::<u64>();
+    let number = number
+        .map_err(|_| Fault::of_thing("hold").value(id, "is no number of a hold").remedy(list.clone()))?;
+    let remove = |holds: &mut Holds| holds.remove(number).map_err(|fault| fault.remedy(list));
+    let removed = Store::look(store)?.change_holds(remove)?;
     Ok(format!("removed {}", line(&removed)))
 }
 

@@ -7,7 +7,7 @@ use crate::export::elsewhere;
 use crate::speech::{self, Level, say};
 use crate::words::{counted, number, size, span};
 use crate::{NoResult, UNDONE, told};
-use scope_dump::gaps_in_words;
+use scope_dump::gaps_in_words_by;
 use scope_fault::Fault;
 use scope_packet::{Gap, LinkType};
 use scope_spelling::printable::json_line;
@@ -281,7 +281,7 @@ fn missing(gaps: &[Gap]) -> String {
         sums.iter().map(|(reason, packets)| format!("{} {reason}", number(*packets))).collect();
     let mut gaps = gaps.to_vec();
     gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
-    format!("{} ({})", sums.join(", "), gaps_in_words(&gaps))
+    format!("{} ({})", sums.join(", "), gaps_in_words_by(&gaps, export::reason))
 }
 
 fn object(stores: &[Looked]) -> Value {

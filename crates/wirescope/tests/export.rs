@@ -5,7 +5,8 @@ mod run;
 use run::{Done, Place, Started, finish, names, wait_until, wirescope};
 use scope_store::StoredFile;
 use scope_testkit::oracle::{self, difference, every_tool_copies};
-use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record};
+use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, Precision, RAW, Record, pcapng};
+use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -281,6 +282,73 @@ fn a_file_that_lost_its_end_under_its_name_is_stated_with_a_gap_whose_size_nobod
     assert!(!words.contains("its packets are missing") && !words.contains("2262"), "{words}");
 }
 
+/// A statistics block: what interface 0 had dropped by `time_ns`.
+fn statistics(dropped: u64, time_ns: i64) -> Vec<u8> {
+    let mut block = Vec::new();
+    let time = time_ns as u64;
+    [5, 40, 0, (time >> 32) as u32, time as u32]
+        .iter()
+        .for_each(|word: &u32| block.extend(word.to_le_bytes()));
+    block.extend([5, 0, 8, 0]); // isb_ifdrop
+    block.extend(dropped.to_le_bytes());
+    block.extend([0, 0, 0, 0]);
+    block.extend(40u32.to_le_bytes());
+    block
+}
+
+#[test]
+fn what_a_capture_file_says_it_lost_is_missing_in_the_store_whatever_is_exported_of_it() {
+    let place = Place::new();
+    let mut input = capture(&[ETHERNET], 40_000);
+    // In front of all, in the middle, and behind all by the statistics.
+    [(0, 3), (20_000, 7)].into_iter().for_each(|(at, lost)| input.packets[at].lost_before = lost);
+    let (first_ns, last_ns) = input.span_ns().expect("packets");
+    let mut bytes = pcapng(&input, Precision::Nano, false);
+    bytes.extend(statistics(15, last_ns));
+    let source = place.source_of("lossy.pcapng", &bytes);
+    let folder = place.path("store");
+    let stored = ["--store", folder.to_str().expect("UTF-8"), "--store-file", "8MiB"];
+    place.summary(&[&["--source", &source[..]], &stored[..]].concat());
+    let all = export(&place, &["-w", "all.pcapng"]);
+    assert_eq!(all.code(), Some(0), "{}", all.stderr);
+    let said = comment(&place.path("all.pcapng"));
+    assert!(said.contains("incomplete: at least 15 and at most 15 packets are missing"), "{said}");
+    assert_eq!(said.matches(" file, ").count(), 3, "{said}");
+    // Between the last two losses there is none.
+    let quiet = (input.packets[30_000].time_ns, input.packets[30_100].time_ns);
+    let (from, to) = (scope_spelling::time::iso(quiet.0), scope_spelling::time::iso(quiet.1));
+    assert!(first_ns < quiet.0);
+    let part = export(&place, &["--from", &from, "--to", &to, "-w", "part.pcapng"]);
+    assert_eq!(part.code(), Some(0), "{}", part.stderr);
+    let said = comment(&place.path("part.pcapng"));
+    assert!(said.contains("complete: nothing is missing"), "{said}");
+    let mut verify = wirescope(&["verify", "--json"]);
+    verify.arg(&folder);
+    let verified = finish(verify);
+    assert_eq!(verified.code(), Some(1), "{}{}", verified.stdout, verified.stderr);
+    let report: Value = serde_json::from_str(&verified.stdout).expect("an object");
+    let rows =
+        report["files"].as_array().unwrap().iter().flat_map(|file| file["missing"].as_array().unwrap());
+    let rows: Vec<(&str, u64)> =
+        rows.map(|row| (row["reason"].as_str().unwrap(), row["lost_min"].as_u64().unwrap())).collect();
+    assert!(rows.iter().all(|(reason, _)| *reason == "file"), "{rows:?}");
+    assert_eq!(rows.iter().map(|(_, lost)| lost).sum::<u64>(), 15, "{rows:?}");
+}
+
+#[test]
+fn a_truncated_capture_file_leaves_its_mark_in_the_store() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 500);
+    let bytes = pcapng(&input, Precision::Nano, false);
+    let source = place.source_of("cut.pcapng", &bytes[..bytes.len() * 2 / 3]);
+    let folder = place.path("store");
+    place.run(&["--source", &source, "--store", folder.to_str().expect("UTF-8")]);
+    let done = export(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let said = comment(&place.path("out.pcapng"));
+    assert!(said.contains("incomplete: at least 1 and at most 1 packet is missing"), "{said}");
+}
+
 #[test]
 fn of_a_file_with_a_damaged_head_every_packet_is_exported_and_the_damage_is_stated() {
     let place = Place::new();
@@ -544,6 +612,7 @@ fn what_raw_records_have_no_place_for_is_truncated_or_left_out_and_counted() {
     let done = export(&place, &["-w", "out.raw", "--format", "hpcap"]);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("1 packet longer than 65,535 bytes truncated"), "{}", done.stderr);
+    assert!(done.stdout.contains("; nothing else is missing between them"), "{}", done.stdout);
     assert!(
         done.stderr.contains("3 packets left out: the form has no place for the time"),
         "{}",

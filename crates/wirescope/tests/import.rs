@@ -99,6 +99,36 @@ fn what_a_file_has_is_in_the_store_with_times_lengths_interfaces_and_verify_find
 }
 
 #[test]
+fn the_guide_names_each_key_that_import_and_hold_list_print() {
+    let place = Place::new();
+    let file = write(&place, "in.pcapng", &capture(&[ETHERNET], 10, 0));
+    let object = imported(&place, &[&file]);
+    let store = place.path("store");
+    let add = ["hold", "add", "--from", "now", "--to", "now", "--store", text(&store)];
+    assert_eq!(finish(wirescope(&add)).code(), Some(0));
+    let listed = finish(wirescope(&["hold", "list", "--json", "--store", text(&store)]));
+    let holds: Value = serde_json::from_str(&listed.stdout).expect("an object");
+    let page = |name: &str| {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        std::fs::read_to_string(format!("{docs}/{name}")).expect("a page")
+    };
+    let (guide, summary) = (page("guide/store.md"), page("reference/summary.md"));
+    let about = |command: &str| {
+        let text = &guide[guide.find(&format!("`{command} --json` prints")).expect("a paragraph")..];
+        text[..text.find("\n\n").expect("its end")].to_string()
+    };
+    let names_all = |text: &str, object: &Value| {
+        for key in object.as_object().expect("an object").keys() {
+            assert!(text.contains(&format!("`{key}`")), "{key}: {text}");
+        }
+    };
+    names_all(&about("import"), &object["files"][0]);
+    names_all(&(about("import") + &summary), &object);
+    names_all(&about("hold list"), &holds);
+    names_all(&about("hold list"), &holds["holds"][0]);
+}
+
+#[test]
 fn several_files_are_one_run_in_order_of_time_and_keep_interfaces_of_their_own() {
     let place = Place::new();
     let (one, two, raw) =
@@ -324,31 +354,39 @@ fn captures_that_are_older_than_what_is_there_let_nothing_seem_gone_and_what_is_
         input.packets.iter_mut().for_each(|packet| packet.data.resize(1400, 7));
         write(&place, name, &input)
     };
-    let (new, old, older) = (file("new.pcapng", 9000), file("old.pcapng", 0), file("older.pcapng", -9000));
+    let (newest, new) = (file("newest.pcapng", 90_000), file("new.pcapng", 9000));
+    let (old, older) = (file("old.pcapng", 0), file("older.pcapng", -9000));
     let deleted = || (Some(0), BTreeSet::from(["deleted".to_string()]));
     import(&place, &[&bounds[..], &[&new]].concat());
     assert_eq!(missing(&store), deleted());
     import(&place, &[&bounds[..], &[&old]].concat());
     assert_eq!(missing(&store), deleted());
-    // One that is killed, and one that closes what that one left.
+    // One that is killed, and one that closes what that one left. Each of its files that ends is the oldest
+    // then, and deleted at once: there is one at a time.
     let before = stored(&store);
-    let started = Started::new(command(&place, &[&bounds[..], &[&older]].concat()));
-    let is_new = |path: &PathBuf| !before.contains(path);
-    wait_until("files of it", || stored(&store).iter().filter(|path| is_new(path)).count() > 2);
-    started.signal(libc::SIGKILL);
+    let mut started = Started::new(command(&place, &[&bounds[..], &[&older]].concat()));
+    let has_file = || stored(&store).iter().any(|path| !before.contains(path));
+    wait_until("a file of it", || has_file() || started.has_ended());
+    if !started.has_ended() {
+        started.signal(libc::SIGKILL);
+    }
     let _ = started.finish(run::LIMIT);
     let small = write(&place, "small.pcapng", &capture(&[ETHERNET], 30, -20_000));
     import(&place, &[&bounds[..], &[&small]].concat());
     assert!(stored(&store).iter().all(|path| text(path).ends_with(".pcapng")), "{:?}", stored(&store));
     let (code, reasons) = missing(&store);
     assert!(code == Some(0) && !reasons.contains("gone"), "{code:?} {reasons:?}");
-    import(&place, &[&bounds[..], &[&new]].concat());
+    import(&place, &[&bounds[..], &[&newest]].concat());
     assert_eq!(missing(&store), deleted());
     // Somebody else takes one out of the middle of a run that has three.
     let files = stored(&store);
     let run = |path: &Path| text(path).rsplit('_').nth(2).expect("a run").to_string();
     let of_run = |id: &String| files.iter().filter(|path| run(path) == *id).collect::<Vec<_>>();
-    let several = files.iter().map(|path| of_run(&run(path))).find(|own| own.len() > 2).expect("three files");
+    let several = files
+        .iter()
+        .map(|path| of_run(&run(path)))
+        .find(|own| own.len() > 2)
+        .unwrap_or_else(|| panic!("no run of three files: {files:?}"));
     std::fs::remove_file(several[1]).unwrap();
     let (code, reasons) = missing(&store);
     assert!(code == Some(1) && reasons.contains("gone"), "{code:?} {reasons:?}");

@@ -451,6 +451,64 @@ fn a_chain_grows_with_the_files_and_verify_holds_it() {
     assert_eq!(changed.code(), Some(1), "{}{}", changed.stdout, changed.stderr);
 }
 
+/// The lines of a store's chain.
+fn chain(store: &Path) -> String {
+    std::fs::read_to_string(store.join("chain.jsonl")).unwrap_or_default()
+}
+
+#[test]
+fn files_that_a_killed_run_gave_no_line_get_theirs_by_the_next_run() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--store", text(&store), "--store-file", "8MiB", "--store-budget", "400MiB"];
+    let source = "synth:packets=100k,size=1000,pace=max,seed=3";
+    totals(&place, &[&["--source", source, "--store-chain"], &flags[..]].concat());
+    let verify = |code: i32| {
+        let done = finish(wirescope(&["verify", text(&store)]));
+        assert_eq!(done.code(), Some(code), "{}{}", done.stdout, done.stderr);
+        assert_eq!(done.stdout.contains("isn't in it"), code == 1, "{}", done.stdout);
+    };
+    verify(0);
+    // As after a kill between the names and the lines, one of which was cut.
+    let whole = chain(&store);
+    let lines: Vec<&str> = whole.lines().collect();
+    assert!(lines.len() > 5);
+    let left = lines.len() - 3;
+    std::fs::write(store.join("chain.jsonl"), [&lines[..left].join("\n"), "\n", &lines[left][..40]].concat())
+        .unwrap();
+    verify(1);
+    // Whether the next run keeps a chain or not.
+    totals(&place, &[&["--source", "synth:packets=10,pace=max"], &flags[..]].concat());
+    assert_eq!(chain(&store), whole, "the same lines: each stands for the same bytes");
+    verify(0);
+}
+
+#[test]
+fn after_kills_the_chain_has_all_files_of_the_runs_that_kept_it() {
+    let place = Place::new();
+    let store = place.path("store");
+    let flags = ["--store", text(&store), "--store-file", "8MiB", "--store-budget", "900MiB"];
+    for (round, chains) in [true, true, false, true].into_iter().enumerate() {
+        let chain = if chains { &["--store-chain"][..] } else { &[] };
+        let source = format!("synth:rate=100k,size=1000,seed={round}");
+        let started = Started::new(
+            place.command(&[&["--source", &source, "--ring", "64MiB"], &flags[..], chain].concat()),
+        );
+        let before = files(&store, ".pcapng").len();
+        wait_until("some files", || files(&store, ".pcapng").len() > before + 8);
+        started.signal(libc::SIGKILL);
+        started.finish(run::LIMIT);
+    }
+    totals(&place, &[&["--source", "synth:packets=10,pace=max"], &flags[..]].concat());
+    let done = finish(wirescope(&["verify", text(&store)]));
+    assert!(!done.stdout.contains("isn't in it"), "{}", done.stdout);
+    let runs: std::collections::BTreeSet<String> = chain(&store)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["run"].to_string())
+        .collect();
+    assert!(runs.len() >= 3, "{runs:?}");
+}
+
 /// Names of keys, by the list that they stand in.
 type Keys = std::collections::BTreeMap<String, std::collections::BTreeSet<String>>;
 

@@ -172,6 +172,7 @@ fn a_store_is_looked_at_with_its_chain() {
     let done = verify(&[root.to_str().unwrap(), &other]);
     assert_eq!(done.code(), Some(1), "{}", done.stdout);
     assert!(done.stdout.contains("damaged  no chain has the head 0505"), "{}", done.stdout);
+    assert!(done.stdout.ends_with(": 1 whole; no chain has the expected head\n"), "{}", done.stdout);
     // One byte of one packet.
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[100_000] ^= 1;
@@ -179,6 +180,24 @@ fn a_store_is_looked_at_with_its_chain() {
     let done = verify(&[root.to_str().unwrap(), &expect]);
     assert_eq!(done.code(), Some(1), "{}", done.stdout);
     assert!(done.stdout.contains("damaged pages of 4 KiB") && done.stdout.contains("chain has the hash"));
+    let chain = std::fs::read_to_string(root.join(CHAIN_FILE)).unwrap();
+    std::fs::write(root.join(CHAIN_FILE), chain.replace("20000", "20001")).unwrap();
+    let done = verify(&[root.to_str().unwrap()]);
+    assert!(done.stdout.ends_with("; a chain is damaged\n"), "{}", done.stdout);
+}
+
+#[test]
+fn a_loss_of_which_nobody_knows_the_begin_lasts_up_to_its_end() {
+    let place = Place::new();
+    let (path, mut bytes) = (place.path("a.pcapng"), pcapng(&conversations(), Precision::Nano, false));
+    let time_ns = conversations().packets.last().unwrap().time_ns;
+    scope_packet::pcapng::statistics(&mut bytes, 0, time_ns, 407, 7); // it has no isb_starttime
+    std::fs::write(&path, bytes).unwrap();
+    let (found, code) = object(&[&path]);
+    let row = &found["files"][0]["missing"][0];
+    assert_eq!((&row["from"], &row["lost_min"], code), (&Value::Null, &7.into(), Some(1)), "{found:#}");
+    let said = verify(&[path.to_str().unwrap()]).stdout;
+    assert!(said.contains("up to it") && !said.contains("1970"), "{said}");
 }
 
 #[test]

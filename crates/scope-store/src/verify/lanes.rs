@@ -41,6 +41,8 @@ pub(super) struct Seen {
     pub(super) stated: u64,
     /// Packets that its lane had dropped by its end, as its statistics say; 0: it has none.
     pub(super) dropped: u64,
+    /// Why its lane drops packets, where only statistics say so: they don't tell reasons apart.
+    pub(super) drops_as: GapReason,
     /// It can't be read: its file counts none of its packets.
     pub(super) is_damaged: bool,
 }
@@ -219,13 +221,12 @@ impl Lanes {
                 before = Some(*stretch);
             }
             if let Some(Stretch { last, .. }) = before {
-                // Statistics don't tell reasons apart: nearly always it is the kernel.
                 let known: u64 = last.foot.drops_before.iter().map(|(_, packets)| packets).sum();
                 let more = last.dropped.saturating_sub(known);
                 lane.counted = lane.counted.saturating_add(more);
                 if more > 0 {
                     let (reason, span) =
-                        (Reason::Gap(GapReason::Kernel), (last.foot.first_ns, last.foot.last_ns));
+                        (Reason::Gap(last.drops_as), (last.foot.first_ns, last.foot.last_ns));
                     self.losses.push((last.file, missing(id, reason, more, span)));
                 }
             }
@@ -289,12 +290,7 @@ fn lost(
         let packets = count(reason);
         sum = sum.saturating_add(packets);
         if packets > 0 {
-            let reason = match reason {
-                DropReason::Kernel => GapReason::Kernel,
-                DropReason::RingPinned => GapReason::RingPinned,
-                DropReason::LinkTypes | DropReason::Interfaces => GapReason::Limit,
-            };
-            losses.push((behind.file, missing(id, Reason::Gap(reason), packets, span)));
+            losses.push((behind.file, missing(id, Reason::Gap(reason.into()), packets, span)));
         }
     }
     sum
@@ -345,7 +341,8 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        Seen { foot, file: first_packet as usize, holes: 0, stated: 0, dropped: 0, is_damaged: false }
+        let (file, drops_as) = (first_packet as usize, GapReason::Kernel);
+        Seen { foot, file, holes: 0, stated: 0, dropped: 0, drops_as, is_damaged: false }
     }
 
     fn find(segments: &[Seen]) -> (Vec<(usize, Missing)>, Vec<NumberGap>) {

@@ -312,7 +312,9 @@ impl Walk {
         let from_ns = interface.stated_ns.max(begin.map_or(0, ns)).min(end_ns);
         let more = dropped.saturating_sub(interface.dropped);
         if more > 0 {
-            report.lack(stated_loss((from_ns, end_ns), more, &interface.name));
+            // Without a begin nobody knows when the first ones were lost.
+            let reaches_back = begin.is_none() && interface.stated_ns == 0;
+            report.lack(Missing { reaches_back, ..stated_loss((from_ns, end_ns), more, &interface.name) });
         }
         (interface.stated_ns, interface.dropped) = (end_ns, interface.dropped.max(dropped));
     }

@@ -6,6 +6,7 @@ use super::Meter;
 use super::lanes::{LaneId, Seen, missing};
 use super::report::{FileReport, Form, Missing, Progress, Reason};
 use crate::StoredSegment;
+use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::salvage::{self, Cut, Findings, Proof};
 use crate::stored::{State, StoredError, StoredFile};
@@ -77,7 +78,8 @@ pub(super) fn look(
                 let id = LaneId { run_id: foot.run_id, lane: foot.lane };
                 let (reason, span) = (Reason::Gap(GapReason::Unreadable), (foot.min_ns, foot.max_ns));
                 report.lack(missing(id, reason, u64::from(foot.packets), span));
-                seen.push(Seen { foot, file, holes, stated: 0, dropped: 0, is_damaged: true });
+                let drops_as = drops_as(stored);
+                seen.push(Seen { foot, file, holes, stated: 0, dropped: 0, drops_as, is_damaged: true });
             }
         }
     }
@@ -116,7 +118,8 @@ fn open(stored: &StoredFile, report: &mut FileReport, file: usize, seen: &mut Ve
             }
             report.steps_back += u64::from(foot.unordered);
             last_ns = foot.last_ns;
-            seen.push(Seen { foot, file, holes: 0, stated: 0, dropped: 0, is_damaged: false });
+            let drops_as = drops_as(stored);
+            seen.push(Seen { foot, file, holes: 0, stated: 0, dropped: 0, drops_as, is_damaged: false });
         }
         // While a run writes, what isn't flushed yet is on its way.
         if report.progress == Progress::Left && cut != Cut::default() {
@@ -226,8 +229,13 @@ fn segment(
     let (steps_back, stated) = course(&segment);
     let dropped = segment.statistics().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
     let foot = *segment.foot();
-    let seen = Seen { foot, file, holes: 0, stated, dropped, is_damaged: false };
+    let seen = Seen { foot, file, holes: 0, stated, dropped, drops_as: drops_as(stored), is_damaged: false };
     Ok(Found { seen, steps_back })
+}
+
+/// Why the interfaces of a file lack packets, where only statistics say so.
+fn drops_as(stored: &StoredFile) -> GapReason {
+    stored.head().interfaces.first().map_or(GapReason::Kernel, HeadInterface::drops_as)
 }
 
 /// How often times step back in a segment, and how many packets its packets state to be lost.

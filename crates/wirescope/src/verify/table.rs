@@ -194,7 +194,20 @@ fn total(report: &Report) -> String {
     }
     let packets = counted(report.packets(), "packet");
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-    format!("{} with {packets}{parts}", counted(files.len() as u64, "file"))
+    let mut text = format!("{} with {packets}{parts}", counted(files.len() as u64, "file"));
+    let is_damaged =
+        |store: &&StoreReport| store.chain.as_ref().is_some_and(|chain| !chain.faults.is_empty());
+    match report.stores.iter().filter(is_damaged).count() as u64 {
+        0 => {}
+        1 => text.push_str("; a chain is damaged"),
+        more => text.push_str(&format!("; {} are damaged", counted(more, "chain"))),
+    }
+    match report.heads_missing.len() as u64 {
+        0 => {}
+        1 => text.push_str("; no chain has the expected head"),
+        more => text.push_str(&format!("; no chain has {}", counted(more, "expected head"))),
+    }
+    text
 }
 
 /// All of it.

@@ -242,7 +242,7 @@ impl Started {
     /// taken is none.
     pub fn signal_until_it_ends(mut self, signal: i32) -> Done {
         let begin = Instant::now();
-        while self.child.try_wait().expect("a child of this process").is_none() {
+        while !self.has_ended() {
             assert!(begin.elapsed() < LIMIT, "still running after {LIMIT:?}: {}", self.stderr.so_far());
             self.signal(signal);
             std::thread::sleep(Duration::from_millis(300));
@@ -290,6 +290,11 @@ impl Started {
         };
         let path = entries.flatten().map(|entry| entry.path()).find(|path| named(path))?;
         path.file_name()?.to_str()?.parse().ok()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child of this process").is_some()
     }
 
     /// Waits for the end; a run that takes longer than `limit` fails the test.
