@@ -220,3 +220,20 @@ fn what_cannot_be_asked_is_refused_before_anything_is_read() {
     refused(&["-w", "store/x.pcapng"], "would stand in the store");
     assert!(!Path::new(&place.path("store/x.pcapng")).exists());
 }
+
+#[test]
+fn losses_are_stated_whatever_the_filter_excludes() {
+    let place = Place::new();
+    let mut input = with_one_rare_host();
+    input.packets[9_990].lost_before = 12;
+    keep(&place, &input);
+    for filter in ["host 10.77.0.1", "host 10.9.9.9", "udp", ""] {
+        let done = query(&place, &[filter, "--count", "--json"]);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        let count: Value = serde_json::from_str(&done.stdout).unwrap();
+        let lost = &count["missing"][0];
+        let least = if filter.is_empty() { 12 } else { 0 };
+        assert_eq!((&lost["reason"], &lost["lost_max"]), (&"file".into(), &12.into()), "'{filter}': {count}");
+        assert_eq!(lost["lost_min"], least, "'{filter}'");
+    }
+}
