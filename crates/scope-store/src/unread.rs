@@ -51,7 +51,7 @@ mod tests {
         std::fs::write(&closed, "").unwrap();
         std::fs::create_dir(&folder_closed).unwrap();
         for path in [&closed, &folder_closed] {
-            std::fs::set_permissions(path, PermissionsExt::from_mode(0)).unwrap();
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o000)).unwrap();
         }
         assert!(said(&closed).ends_with(&format!("; its owner allows it: chmod u+r {}", closed.display())));
         assert!(said(&folder_closed).contains("; its owner allows it: chmod u+rx "));

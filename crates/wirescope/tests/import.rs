@@ -104,7 +104,7 @@ fn the_guide_names_each_key_that_import_and_hold_list_print() {
     let file = write(&place, "in.pcapng", &capture(&[ETHERNET], 10, 0));
     let object = imported(&place, &[&file]);
     let store = place.path("store");
-    let add = ["hold", "add", "--from", "now", "--to", "now", "--store", text(&store)];
+    let add = ["hold", "add", "--from", "now", "--to", "now", "--note", "x", "--store", text(&store)];
     assert_eq!(finish(wirescope(&add)).code(), Some(0));
     let listed = finish(wirescope(&["hold", "list", "--json", "--store", text(&store)]));
     let holds: Value = serde_json::from_str(&listed.stdout).expect("an object");
