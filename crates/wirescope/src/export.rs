@@ -273,7 +273,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     };
     timeline.end();
     if explain {
-        crate::query::explained(&timeline.work(), begun);
+        reading::explained(&timeline.work(), begun);
     }
     let gaps = of_answer(timeline.missing(span.to_ns), &filter);
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());

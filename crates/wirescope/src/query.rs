@@ -10,7 +10,7 @@ use crate::args::QueryArgs;
 use crate::export::{self, Asked, WAITING_BYTES};
 use crate::plan::faults::Faults;
 use crate::reading::{self, SpanWords, Stop};
-use crate::speech::{self, Level, say};
+use crate::speech;
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ use scope_spelling::time::iso;
 use scope_store::StoreTimeline;
 use scope_store::export::{Format, reason};
 use scope_store::listing;
-use scope_store::timeline::{Span, StoreInterfaces, Work};
+use scope_store::timeline::{Span, StoreInterfaces};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
 use serde_json::{Map, Value, json};
@@ -187,7 +187,7 @@ fn answer(text: Text) -> u8 {
     timeline.end();
     let gaps = export::of_answer(timeline.missing(span.to_ns), &filter);
     if explain {
-        explained(&timeline.work(), begun);
+        reading::explained(&timeline.work(), begun);
     }
     let faults = export::of_damages(timeline.damages());
     faults.iter().for_each(speech::say_fault);
@@ -197,20 +197,6 @@ fn answer(text: Text) -> u8 {
         (None, true) if faults.is_empty() => DONE,
         _ => UNDONE,
     }
-}
-
-/// Says what was read for an answer, and how long that took.
-pub fn explained(work: &Work, begun: Instant) {
-    let Work { segments, skipped, unmatched, in_part, whole, bytes } = work;
-    let words = [
-        format!("{} in the span", counted(*segments, "segment")),
-        format!("{skipped} skipped by their summary"),
-        format!("{in_part} read in part ({unmatched} without a match)"),
-        format!("{whole} read whole"),
-        format!("{} read", size(*bytes)),
-        format!("{:.3} s", begun.elapsed().as_secs_f64()),
-    ];
-    say(Level::Info, &format!("wirescope: {}", words.join(", ")));
 }
 
 /// What all packets of an answer come to.

@@ -2,6 +2,7 @@
 
 use crate::plan::faults::Faults;
 use crate::speech::{Level, say};
+use crate::words::{counted, size};
 use jiff::tz::TimeZone;
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
@@ -10,7 +11,7 @@ use scope_spelling::moment::Here;
 use scope_spelling::values::parse_duration_ns;
 use scope_store::Listing;
 use scope_store::listing::{self, Keys};
-use scope_store::timeline::Span;
+use scope_store::timeline::{Span, Work};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
 use std::io;
@@ -18,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// A span as the command line has it: its two ends, or a time and how far around it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -190,4 +192,18 @@ impl Stop {
         let signal = self.signal.load(Ordering::Relaxed);
         (signal != 0).then_some(128 + signal as u8)
     }
+}
+
+/// Says what was read for an answer, and how long that took.
+pub fn explained(work: &Work, begun: Instant) {
+    let Work { segments, skipped, unmatched, in_part, whole, bytes } = work;
+    let words = [
+        format!("{} in the span", counted(*segments, "segment")),
+        format!("{skipped} skipped by their summary"),
+        format!("{in_part} read in part ({unmatched} without a match)"),
+        format!("{whole} read whole"),
+        format!("{} read", size(*bytes)),
+        format!("{:.3} s", begun.elapsed().as_secs_f64()),
+    ];
+    say(Level::Info, &format!("wirescope: {}", words.join(", ")));
 }

@@ -118,7 +118,8 @@ fn with_one_rare_host() -> Capture {
     for number in 0..10_000u32 {
         let source = if number == 9_000 { "10.9.9.9:1000" } else { "10.0.0.1:1000" };
         let udp = frame::udp(source.parse().unwrap(), "10.0.0.2:53".parse().unwrap(), &[7; 300]);
-        capture.insert(Record::new(1_700_000_000_000_000_000 + i64::from(number) * MS, udp));
+        let packet = frame::ethernet(&[], 0x0800, &udp);
+        capture.insert(Record::new(1_700_000_000_000_000_000 + i64::from(number) * MS, packet));
     }
     capture
 }
