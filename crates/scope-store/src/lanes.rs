@@ -321,7 +321,6 @@ mod tests {
             foot,
             hash: Hash::NONE,
             may_match: true,
-            may_match: true,
         }
     }
 
