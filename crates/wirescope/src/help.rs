@@ -241,7 +241,7 @@ Examples:
   wirescope query host 10.0.0.1 --store /srv/ws --at 14:03 --within 30s
 
   # the same for another program
-  wirescope query host 10.0.0.1 --store /srv/ws --from 14:00 -w - | tshark -r -
+  wirescope query host 10.0.0.1 --store /srv/ws --from 14:00 | tshark -r -
 
   # how many TCP resets the store has
   wirescope query 'tcp[tcpflags] & tcp-rst != 0' --store /srv/ws --count
