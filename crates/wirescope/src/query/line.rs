@@ -183,7 +183,7 @@ impl Line {
             ("protocol", self.protocol.map(|protocol| json!(protocol_word(protocol).to_lowercase()))),
             ("tcp_flags", self.tcp_flags.as_ref().map(|flags| json!(flags))),
             ("message", self.message.as_ref().map(|message| json!(message))),
-            ("fragment", self.fragment.then(|| json!(true))),
+            ("fragment", self.fragment.then_some(json!(true))),
         ];
         known.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))).collect()
     }
