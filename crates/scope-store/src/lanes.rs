@@ -437,7 +437,7 @@ mod tests {
         lanes.add(0, &contents(&[], 1, &first));
         lanes.add(0, &contents(&[], 3, &last));
         assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Unreadable);
-        let mut filtered = first.clone();
+        let mut filtered = first;
         filtered[0].foot.left_out.packets = 299;
         assert_eq!(gaps(&[(1, &filtered), (2, &last)])[0].3, 1, "what was left out isn't missing");
         assert_eq!(gaps(&[(3, &last)]), [], "what retention took first was counted when it went");
