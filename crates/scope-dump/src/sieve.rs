@@ -23,13 +23,18 @@ pub(crate) struct Sieve {
     interpreted: OnceLock<String>,
 }
 
+/// Which keys a packet of this link type can have that `filter` matches: at least those.
+pub fn keys(filter: &Filter, link_type: LinkType) -> KeyTest {
+    let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
+    let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
+    KeyTest::any_of(&patterns)
+}
+
 impl Sieve {
     /// Derives the key test from the filter: some 10 µs to milliseconds.
     pub(crate) fn new(filter: &Filter, engine: FilterEngine, link_type: LinkType) -> Sieve {
         let predicate = filter.for_link(link_type);
-        let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
-        let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
-        let keys = KeyTest::any_of(&patterns);
+        let keys = keys(filter, link_type);
         Sieve {
             link_type,
             keys,

@@ -88,10 +88,20 @@ pub struct Question {
     pub span: Span,
     /// From when to when the stores have packets at all, ns.
     pub heard: Option<(i64, i64)>,
+    /// Which packets of it; empty: all.
+    pub filter: String,
     /// Filters that packets passed on their way into the stores.
     pub filters: Vec<String>,
     /// Volumes of its runs that weren't given, in words, a line for each run.
     pub partial: Vec<String>,
+}
+
+impl Question {
+    /// What the answer lacks: of what is lost nobody knows whether the filter would have matched it.
+    pub fn of_answer(&self, gaps: Vec<Gap>) -> Vec<Gap> {
+        let least = |gap: Gap| if self.filter.is_empty() { gap.lost_min } else { 0 };
+        gaps.into_iter().map(|gap| Gap { lost_min: least(gap), ..gap }).collect()
+    }
 }
 
 /// What was written.
@@ -418,7 +428,7 @@ impl<'a> Export<'a> {
 
     /// Ends a file: the facts, everything on the disk, the name.
     fn finish_part(&mut self, mut part: Part<'a>, to_ns: i64) -> Result<(), Unfinished> {
-        let gaps = self.losses.within(Span { from_ns: part.from_ns, to_ns });
+        let gaps = self.question.of_answer(self.losses.within(Span { from_ns: part.from_ns, to_ns }));
         let facts = self.facts(&part, to_ns, &gaps);
         if self.format == Format::Pcapng {
             part.end_pcapng(&facts, to_ns.min(part.last_ns.max(part.from_ns)), lost(&gaps));
@@ -435,7 +445,7 @@ impl<'a> Export<'a> {
 
     /// Out of what, and which span.
     fn asked(&self) -> String {
-        let Question { of, span, heard, filters, partial } = &self.question;
+        let Question { of, span, heard, filter, filters, partial } = &self.question;
         let mut text = format!("packets of {of}\n");
         let end = |ns: i64| if ns == i64::MAX { "the end".to_string() } else { iso(ns) };
         let begin = |ns: i64| if ns == 0 { "the begin".to_string() } else { iso(ns) };
@@ -445,6 +455,9 @@ impl<'a> Export<'a> {
         }
         for run in partial {
             let _ = writeln!(text, "{run}");
+        }
+        if !filter.is_empty() {
+            let _ = writeln!(text, "filter: {filter}");
         }
         for filter in filters {
             let _ = writeln!(text, "{}", left_out_by(filter));

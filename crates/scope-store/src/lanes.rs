@@ -314,7 +314,14 @@ mod tests {
             drops_before,
             left_out: LeftOut::default(),
         };
-        SegmentFacts { offset: 4096, bytes: 64 << 10, is_open: false, foot, hash: Hash::NONE }
+        SegmentFacts {
+            offset: 4096,
+            bytes: 64 << 10,
+            is_open: false,
+            foot,
+            hash: Hash::NONE,
+            may_match: true,
+        }
     }
 
     fn contents(volumes: &[[u8; 16]], number: u32, segments: &[SegmentFacts]) -> Contents {
@@ -430,7 +437,7 @@ mod tests {
         lanes.add(0, &contents(&[], 1, &first));
         lanes.add(0, &contents(&[], 3, &last));
         assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Unreadable);
-        let mut filtered = first.clone();
+        let mut filtered = first;
         filtered[0].foot.left_out.packets = 299;
         assert_eq!(gaps(&[(1, &filtered), (2, &last)])[0].3, 1, "what was left out isn't missing");
         assert_eq!(gaps(&[(3, &last)]), [], "what retention took first was counted when it went");

@@ -16,7 +16,7 @@
 //! | `hands`, `account`, `maker`, `mending` | a volume's segments, figures, files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
-//! | [`timeline`] | the packets of a span out of stores |
+//! | [`timeline`], `sparse` | the packets of a span out of stores; a segment read in part |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`], `unchained` | a line for each closed file, bound to the one before it; files of dead runs without one |
@@ -60,6 +60,7 @@ pub mod retain;
 pub mod salvage;
 pub mod segment;
 pub mod slot;
+mod sparse;
 pub mod stall;
 pub mod stored;
 pub mod timeline;

@@ -18,6 +18,8 @@ use scope_folder::Folder;
 use scope_folder::folder::EntryKind;
 use scope_packet::LinkType;
 use scope_packet::segment::Foot;
+use scope_ring::KeyTest;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -106,7 +108,7 @@ pub struct Contents {
 }
 
 /// What is known of a segment before it is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFacts {
     /// Where it begins in the file, bytes.
     pub offset: u64,
@@ -118,7 +120,12 @@ pub struct SegmentFacts {
     pub foot: Foot,
     /// Its hash; [`Hash::NONE`] of an open one, and of one from before there were any.
     pub hash: Hash,
+    /// Whether a packet that is searched for may be in it.
+    pub may_match: bool,
 }
+
+/// Which keys are searched for among packets of a link type.
+pub type Keys<'a> = &'a dyn Fn(LinkType) -> KeyTest;
 
 impl Contents {
     /// Packets.
@@ -144,6 +151,31 @@ impl Contents {
 /// # Errors
 /// The system's: the store's folder can't be listed.
 pub fn list(store: &Store) -> io::Result<Listing> {
+    list_for(store, &|_| KeyTest::all())
+}
+
+/// The link types that the names of a store's files tell, without a look into them.
+///
+/// # Errors
+/// As [`list`]. A day's folder that can't be read tells none.
+pub fn link_types(store: &Store) -> io::Result<BTreeSet<LinkType>> {
+    let mut types = BTreeSet::new();
+    for entry in store.folder().entries()? {
+        let day = Path::new(&entry.name);
+        if entry.kind == EntryKind::Folder && entry.name.to_str().is_some_and(is_day) {
+            let names = store.folder().below(day.as_os_str()).and_then(|folder| folder.entries());
+            let read = |name| FileName::read(&day.join(name)).and_then(|name| name.link_type());
+            types.extend(names.into_iter().flatten().filter_map(|entry| read(entry.name)));
+        }
+    }
+    Ok(types)
+}
+
+/// The same, for a search: it says of each segment whether it may have what is searched for.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_for(store: &Store, keys: Keys<'_>) -> io::Result<Listing> {
     let is_written = store.is_written()?;
     let mut listing = Listing {
         volume: store.id(),
@@ -156,7 +188,7 @@ pub fn list(store: &Store) -> io::Result<Listing> {
         let day = Path::new(&entry.name);
         match entry.kind {
             EntryKind::Folder if entry.name.to_str().is_some_and(is_day) => {
-                if let Err(error) = list_day(store.folder(), day, &mut listing) {
+                if let Err(error) = list_day(store.folder(), day, keys, &mut listing) {
                     listing.unread.push((day.to_path_buf(), error));
                 }
             }
@@ -179,7 +211,7 @@ pub fn list(store: &Store) -> io::Result<Listing> {
     Ok(listing)
 }
 
-fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()> {
+fn list_day(volume: &Folder, day: &Path, keys: Keys<'_>, listing: &mut Listing) -> io::Result<()> {
     let folder = match volume.below(day.as_os_str()) {
         Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(()),
         folder => folder?,
@@ -194,7 +226,7 @@ fn list_day(volume: &Folder, day: &Path, listing: &mut Listing) -> io::Result<()
         let mut contents = match open_in(&folder, &name) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue, // it was deleted meanwhile
             Err(error) => Err(error.into()),
-            Ok(file) => contents(file, &name, listing.volume),
+            Ok(file) => contents(file, &name, listing.volume, keys),
         };
         if let Ok(read) = &contents
             && !name.agrees(&read.run_id, read.link_type, read.number)
@@ -227,8 +259,9 @@ fn open_in(day: &Folder, name: &FileName) -> io::Result<File> {
 }
 
 /// What an opened file of this name and volume has: where its head is damaged, these say whose it is.
-fn contents(file: File, name: &FileName, volume: VolumeId) -> Result<Contents, StoredError> {
+fn contents(file: File, name: &FileName, volume: VolumeId, keys: Keys<'_>) -> Result<Contents, StoredError> {
     let stored = StoredFile::open(file)?;
+    let keys = keys(stored.head().link_type);
     let bytes = stored.segment_bytes();
     let closed = stored.segments().iter();
     let mut segments: Vec<SegmentFacts> = closed
@@ -238,13 +271,15 @@ fn contents(file: File, name: &FileName, volume: VolumeId) -> Result<Contents, S
             is_open: false,
             foot: facts.foot,
             hash: facts.hash,
+            may_match: facts.summary.as_ref().is_none_or(|summary| summary.may_hold(&keys)),
         })
         .collect();
     let (mut unread, mut slot) = (0, Vec::new());
     for &offset in stored.unread() {
         match proven(|into| stored.read_slot(offset, into), &mut slot)? {
             Some(foot) => {
-                segments.push(SegmentFacts { offset, bytes, is_open: true, foot, hash: Hash::NONE })
+                let hash = Hash::NONE;
+                segments.push(SegmentFacts { offset, bytes, is_open: true, foot, hash, may_match: true })
             }
             None => unread += u64::from(slot.iter().any(|&byte| byte != 0)),
         }

@@ -96,6 +96,11 @@ impl FileName {
         self.first_ns
     }
 
+    /// The link type of its packets; `None`: the name doesn't tell it.
+    pub fn link_type(&self) -> Option<LinkType> {
+        LinkType::named(&self.link_type.replace('-', "_")).filter(|&found| letters(found) == self.link_type)
+    }
+
     /// Whether a head that says this belongs to a file of this name.
     pub fn agrees(&self, run_id: &[u8; 16], link_type: LinkType, number: u32) -> bool {
         run_id.starts_with(&self.run) && self.link_type == letters(link_type) && self.number == number

@@ -84,7 +84,7 @@ pub fn foot_of(foot_page: &[u8], segment_bytes: usize) -> Result<Foot, SegmentFa
 }
 
 /// Bytes of the key column's block.
-fn column_bytes(packets: usize) -> usize {
+pub(crate) fn column_bytes(packets: usize) -> usize {
     8 + packets * KEY_ENTRY_BYTES + FOOT_BYTES
 }
 

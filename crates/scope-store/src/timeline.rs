@@ -10,23 +10,27 @@
 //!
 //! Segments are read whole, checked, and kept (packets and keys only) until they are finished, as far as there
 //! is room; a segment that had to go is read again. What can't be read is left out and stated.
+//!
+//! Where few keys are searched for, segments whose summary can't hold them are passed over, and of the others only
+//! the key column is read and the pages in which packets lie that may match.
 
 use crate::checks::Hash;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
-use crate::listing::{self, Listed, Listing, SegmentFacts};
+use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
 use crate::name::{FileName, begin_of_run, day_ns};
 use crate::segment::{self, StoredSegment};
+use crate::sparse::{self, Sparse};
 use crate::unread::unread;
 use crate::volume::Store;
 use scope_fault::Fault;
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::segment::SegmentId;
+use scope_packet::segment::{Foot, SegmentId};
 use scope_packet::{Gap, GapReason, LinkType, Moment, pcapng};
 use scope_ring::{Column, KeyTest, Matches, Packets, Piece, Settled, Timeline};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -106,10 +110,31 @@ struct Loaded {
     blocks: Vec<u8>,
     /// As they lay: the last packet's first.
     entries: Vec<u8>,
-    /// The packets by time, where they don't lie so.
+    /// The packets that can be wanted, by time, where that aren't all of them as they lie.
     order: Option<Vec<u32>>,
+    /// Whether times among these never step back.
+    ordered: bool,
+    /// Bytes of memory that it takes.
+    bytes: usize,
     /// When it is needed next.
     next: Next,
+}
+
+/// What was read and passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Segments that touch the span.
+    pub segments: u64,
+    /// Those that their summary excluded.
+    pub skipped: u64,
+    /// Those of which no key matched.
+    pub unmatched: u64,
+    /// Segments read in part, and whole.
+    pub in_part: u64,
+    /// As above.
+    pub whole: u64,
+    /// Bytes of segments that were read.
+    pub bytes: u64,
 }
 
 /// The piece that is lent.
@@ -160,6 +185,9 @@ pub struct StoreTimeline {
     heard: Option<(i64, i64)>,
     partial: Vec<(Partial, u64)>,
     slot: Vec<u8>,
+    /// What is searched for, where that isn't everything.
+    keys: BTreeMap<LinkType, KeyTest>,
+    work: Work,
 }
 
 /// What is missing, as far as it is known.
@@ -201,11 +229,13 @@ pub struct Damaged {
 }
 
 impl StoreTimeline {
-    /// Of these stores the packets of `span`. What waits in a merge of its pieces takes at most about
-    /// `waiting_bytes`. Once `stop` is set no further piece comes.
+    /// Of these stores the packets of `span`, at least those whose keys pass `keys`, for which the stores were
+    /// listed. What waits in a merge of its pieces takes at most about `waiting_bytes`. Once `stop` is set no
+    /// further piece comes.
     pub fn new(
         stores: Vec<(Store, Listing)>,
         span: Span,
+        keys: Keys<'_>,
         waiting_bytes: usize,
         stop: Arc<AtomicBool>,
     ) -> StoreTimeline {
@@ -227,6 +257,8 @@ impl StoreTimeline {
             heard: None,
             partial: Vec::new(),
             slot: Vec::new(),
+            keys: BTreeMap::new(),
+            work: Work::default(),
         };
         let mut plan = Plan::default();
         for (number, (store, listing)) in stores.into_iter().enumerate() {
@@ -255,7 +287,15 @@ impl StoreTimeline {
         let partial = plan.lanes.partial();
         timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
         timeline.begin(plan);
+        let types: BTreeSet<LinkType> = timeline.interfaces.lanes.iter().map(|lane| lane.link_type).collect();
+        let tests = types.into_iter().map(|link_type| (link_type, keys(link_type)));
+        timeline.keys = tests.filter(|(_, test)| *test != KeyTest::all()).collect();
         timeline
+    }
+
+    /// What was read by now.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// The interfaces of its packets.
@@ -365,6 +405,15 @@ impl StoreTimeline {
             if foot.packets == 0 || !self.touches((foot.min_ns, foot.max_ns)) {
                 continue;
             }
+            self.work.segments += 1;
+            if !facts.may_match {
+                self.work.skipped += 1;
+                let last = plan.skipped.entry((foot.run_id, foot.lane)).or_insert((file, facts));
+                if last.1.foot.first_packet < facts.foot.first_packet {
+                    *last = (file, facts);
+                }
+                continue;
+            }
             let first =
                 plan.lane_begins.entry((foot.run_id, foot.lane)).or_insert((foot.min_ns, foot.link_type));
             first.0 = first.0.min(foot.min_ns);
@@ -413,7 +462,7 @@ impl StoreTimeline {
                     let (min_ns, max_ns) = (facts.foot.min_ns, facts.foot.max_ns);
                     ends.extend([(min_ns, 0), (max_ns, 1)]);
                     if plan.lanes.is_last(&facts.foot) {
-                        lasts.push(at);
+                        lasts.push((self.segments[at].file, *facts));
                     }
                     self.heap.push(Reverse(Next {
                         min_ns,
@@ -432,7 +481,8 @@ impl StoreTimeline {
             most = most.max(beside);
         }
         self.piece_bytes = self.waiting_bytes / most;
-        lasts.into_iter().for_each(|last| self.look_behind(last));
+        lasts.extend(plan.skipped.into_values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot)));
+        lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts));
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
     }
 
@@ -483,13 +533,12 @@ impl StoreTimeline {
 
     /// What a lane lost behind the begin of its last segment is in no foot: its statistics say it. Where they can't be
     /// read neither can the segment, which is told when its turn comes.
-    fn look_behind(&mut self, last: usize) {
-        let Segment { file, facts, .. } = &self.segments[last];
+    fn look_behind(&mut self, file: usize, facts: &SegmentFacts) {
         let foot = &facts.foot;
         if facts.is_open {
             return; // it has none yet
         }
-        let source = &self.files[*file];
+        let source = &self.files[file];
         let read = |opened: File| segment::read_statistics(&opened, facts.offset, facts.bytes, foot);
         let said = source.open(&self.stores).and_then(read).unwrap_or_default();
         let dropped = said.iter().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
@@ -511,21 +560,51 @@ impl StoreTimeline {
         }
         let Segment { file, facts, .. } = &self.segments[next.segment];
         let source = self.files[*file].open(&self.stores)?;
-        let (blocks, entries) = read(&source, facts, &self.interfaces, &mut self.slot)?;
-        let order = facts.foot.unordered.then(|| by_time(&blocks, &entries));
-        self.make_room(blocks.len() + entries.len());
-        self.kept.insert(next.segment, Loaded { blocks, entries, order, next });
+        let test = self.keys.get(&facts.foot.link_type);
+        let loaded = match test.filter(|_| !facts.is_open && facts.hash != Hash::NONE) {
+            Some(test) => {
+                let (run, link_type) = (facts.foot.run_id, facts.foot.link_type);
+                let is_known = |number| self.interfaces.known.contains_key(&(run, link_type, number));
+                let sparse = sparse::read(&source, facts, test, is_known)?;
+                self.work.in_part += 1;
+                self.work.bytes += sparse.read as u64;
+                self.work.unmatched += u64::from(sparse.chosen.is_empty() && sparse.damaged == 0);
+                let damaged = sparse.damaged;
+                let loaded = Loaded::in_part(sparse, &facts.foot, next);
+                if damaged > 0 && next.taken == 0 {
+                    self.tell_of_pages(next, damaged);
+                }
+                loaded
+            }
+            None => {
+                let (blocks, entries) = read(&source, facts, &self.interfaces, &mut self.slot)?;
+                self.work.whole += 1;
+                self.work.bytes += facts.bytes as u64;
+                Loaded::whole(blocks, entries, &facts.foot, next)
+            }
+        };
+        self.make_room(loaded.bytes);
+        self.kept.insert(next.segment, loaded);
         Ok(())
+    }
+
+    /// Pages of a segment are damaged, and with them so many packets that may match.
+    fn tell_of_pages(&mut self, next: Next, packets: u64) {
+        let Segment { file, facts, .. } = &self.segments[next.segment];
+        let SourceFile { store, name, .. } = &self.files[*file];
+        let (store, path) = (*store, self.path(*store, &name.path()));
+        let cause = format!("the segment at byte {}: pages of it are damaged", facts.offset);
+        let span_ns = (facts.foot.min_ns, facts.foot.max_ns);
+        self.damage(store, Fault::of_thing(path.to_string_lossy()).cause(cause), Some(packets), span_ns);
     }
 
     /// Lets go what is needed last, until so many bytes have room.
     fn make_room(&mut self, bytes: usize) {
-        let of = |loaded: &Loaded| loaded.blocks.len() + loaded.entries.len();
-        let mut sum: usize = self.kept.values().map(of).sum();
+        let mut sum: usize = self.kept.values().map(|loaded| loaded.bytes).sum();
         while sum + bytes > KEPT_BYTES_MAX
             && let Some((&last, _)) = self.kept.iter().max_by_key(|(_, loaded)| loaded.next)
         {
-            sum -= self.kept.remove(&last).map_or(0, |loaded| of(&loaded));
+            sum -= self.kept.remove(&last).map_or(0, |loaded| loaded.bytes);
         }
     }
 
@@ -568,6 +647,8 @@ struct Plan {
     unbounded: Vec<(UnreadFile, usize, (i64, i64))>,
     /// By run and lane: smallest time, link type.
     lane_begins: BTreeMap<([u8; 16], u32), (i64, LinkType)>,
+    /// By run and lane: of the segments that can't have a match the last one, and its file.
+    skipped: BTreeMap<([u8; 16], u32), (usize, SegmentFacts)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
 }
@@ -638,12 +719,35 @@ fn time_at(blocks: &[u8], at: usize) -> i64 {
 }
 
 impl Loaded {
+    fn whole(blocks: Vec<u8>, entries: Vec<u8>, foot: &Foot, next: Next) -> Loaded {
+        let order = foot.unordered.then(|| by_time(&blocks, &entries));
+        let bytes = blocks.len() + entries.len();
+        Loaded { blocks, entries, ordered: order.is_none(), order, bytes, next }
+    }
+
+    fn in_part(sparse: Sparse, foot: &Foot, next: Next) -> Loaded {
+        let Sparse { blocks, entries, mut chosen, read, .. } = sparse;
+        let ordered = !foot.unordered;
+        if !ordered {
+            let column = Column::new(&entries);
+            chosen.sort_by_key(|&index| time_at(&blocks, column.get(index).offset() as usize));
+        }
+        let bytes = read + chosen.len() * size_of::<u32>();
+        Loaded { blocks, entries, ordered, order: Some(chosen), bytes, next }
+    }
+
     fn column(&self) -> Column<'_> {
         Column::new(&self.entries)
     }
 
+    /// Packets of the segment.
     fn packets(&self) -> usize {
         self.entries.len() / KEY_ENTRY_BYTES
+    }
+
+    /// Packets that can be wanted.
+    fn wanted(&self) -> usize {
+        self.order.as_ref().map_or(self.packets(), Vec::len)
     }
 
     /// Which packet is the n-th by time.
@@ -658,7 +762,7 @@ impl Loaded {
     /// Where a piece ends that begins with the n-th packet: behind at least one, and at most so many bytes.
     fn end(&self, from: usize, bytes_max: usize) -> usize {
         let (mut to, mut bytes) = (from, 0);
-        while to < self.packets() {
+        while to < self.wanted() {
             let at = self.column().get(self.index(to)).offset() as usize;
             bytes += pcapng::le32(&self.blocks, at + 4) as usize + WAITING_ENTRY_BYTES;
             if bytes > bytes_max && to > from {
@@ -695,9 +799,17 @@ impl Timeline for StoreTimeline {
             }
             let (facts, lane) = (&self.segments[next.segment].facts, next.lane);
             let loaded = self.kept.get_mut(&next.segment)?;
+            if next.taken == loaded.wanted() {
+                self.kept.remove(&next.segment);
+                continue;
+            }
+            let min_ns = loaded.time_ns(next.taken);
+            if min_ns > next.min_ns {
+                self.heap.push(Reverse(Next { min_ns, ..next })); // what comes first in it comes later than it begins
+                continue;
+            }
             let to = loaded.end(next.taken, self.piece_bytes);
-            let rest =
-                (to < loaded.packets()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
+            let rest = (to < loaded.wanted()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
             loaded.next = rest.unwrap_or(next);
             self.heap.extend(rest.map(Reverse));
             self.current =
@@ -712,7 +824,7 @@ impl Timeline for StoreTimeline {
                 first_packet: facts.foot.first_packet + first as u64,
                 packets: packets as u32,
                 min_ns: next.min_ns,
-                ordered: loaded.order.is_none(),
+                ordered: loaded.ordered,
             });
         }
         None

@@ -51,6 +51,8 @@ pub enum Verb {
     Devices(DevicesArgs),
     /// Write packets of a store into files for other programs
     Export(ExportArgs),
+    /// Find packets in stores: as a capture, a line each, or a count
+    Query(QueryArgs),
     /// Put capture files into a store
     Import(ImportArgs),
     /// Show what a store has
@@ -138,6 +140,50 @@ pub struct ExportArgs {
     /// The form of the files: pcapng, pcap or hpcap [default: pcapng, or pcap for FILE.pcap]
     #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "hpcap"]))]
     pub format: Option<String>,
+}
+
+/// `wirescope query`.
+#[derive(Debug, Args)]
+#[command(after_help = help::QUERY_EXAMPLES)]
+pub struct QueryArgs {
+    /// Which packets, in the language of tcpdump; several words are one filter [default: all]
+    #[arg(value_name = "EXPR")]
+    pub expression: Vec<String>,
+    /// The folder that a run was given as --store; may be given several times
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub store: Vec<PathBuf>,
+    /// From this time on, such as 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m or @1795206665.5
+    /// [default: the first packet]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// Up to this time, which belongs to the span [default: the last packet]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub to: Option<String>,
+    /// Around this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    pub at: Option<String>,
+    /// So long before and after the time of --at, such as 30s
+    #[arg(long, value_name = "TIME", requires = "at")]
+    pub within: Option<String>,
+    /// Write the packets into this new file; '-' is standard output, the default unless that is a terminal
+    #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+    /// The form of packets: pcapng, pcap, or json, an object a line
+    /// [default: pcapng, pcap for FILE.pcap; on a terminal a line each]
+    #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "json"]))]
+    pub format: Option<String>,
+    /// Count the packets, and write none
+    #[arg(long, conflicts_with_all = ["write", "format", "limit"])]
+    pub count: bool,
+    /// Write a count as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// At most so many lines; all packets are counted [default: 50 on a terminal]
+    #[arg(long, value_name = "N", conflicts_with = "write")]
+    pub limit: Option<u64>,
+    /// Say what was read for the answer, and what was skipped
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// `wirescope import`.

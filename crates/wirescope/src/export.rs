@@ -12,20 +12,18 @@ use crate::args::ExportArgs;
 use crate::plan::Look;
 use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending, new_file, refuse_compressed};
+use crate::reading::{self, SpanWords, Stop};
 use crate::speech::{self, Level, say};
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
-use jiff::tz::TimeZone;
 use scope_config::Settings;
 use scope_dump::merge::{Position, WAITING_BYTES_MAX};
 use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words_by};
-use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
-use scope_packet::LinkType;
+use scope_packet::{Gap, LinkType};
 use scope_ring::Timeline;
-use scope_spelling::moment::Here;
 use scope_spelling::printable::shell_word;
 use scope_spelling::time::iso;
 use scope_spelling::values::{parse_duration_ns, parse_size};
@@ -34,22 +32,21 @@ use scope_store::export::{
 };
 use scope_store::lanes::Partial;
 use scope_store::timeline::{Damaged, Span};
-use scope_store::unread::unread;
 use scope_store::volume::Store;
-use scope_store::{Listing, StoreTimeline, listing};
+use scope_store::{Listing, StoreTimeline};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// What the merge lets wait at most, half of the selection's own bound: the other half is for what it can't
 /// foresee.
-const WAITING_BYTES: usize = WAITING_BYTES_MAX / 2;
+pub const WAITING_BYTES: usize = WAITING_BYTES_MAX / 2;
 /// Damaged places that are told one by one.
 const DAMAGES_TOLD: usize = 10;
 /// What helps where a name is taken.
@@ -58,12 +55,26 @@ const NAME_REMEDY: &str = "remove it or choose another name";
 const SPLIT_NS_MIN: i64 = 1_000_000;
 
 /// What is asked for, understood.
-struct Asked {
-    stores: Vec<(Store, PathBuf)>,
-    span: Span,
-    format: Format,
-    split: Option<Split>,
-    /// The output's folder and name; `None`: standard output.
+pub struct Asked {
+    /// Stores, each with the folder that it was given by.
+    pub stores: Vec<(Store, PathBuf)>,
+    /// The span.
+    pub span: Span,
+    /// Which packets of it.
+    pub filter: Filter,
+    /// The form of the files.
+    pub format: Format,
+    /// Where a file ends and the next one begins.
+    pub split: Option<Split>,
+    /// Where the files go.
+    pub output: Output,
+    /// What was read for it is said.
+    pub explain: bool,
+}
+
+/// Where an answer goes.
+pub struct Output {
+    /// The folder and the file's name in it; `None`: standard output.
     file: Option<(Folder, OsString)>,
     /// Names in that folder that begin like the output's.
     alike: Vec<OsString>,
@@ -72,32 +83,30 @@ struct Asked {
 /// Writes the packets. Exit codes: 0 all that is stored, 1 something couldn't be read, written or held by the
 /// form, 2 refused.
 pub fn export(args: &ExportArgs) -> u8 {
-    let asked = match understand(args) {
-        Ok(asked) => asked,
-        Err(faults) => return told(Err(NoResult::Refused(faults))),
-    };
-    let signal = Arc::new(AtomicUsize::new(0));
-    let stop = Arc::new(AtomicBool::new(false));
-    for number in [libc::SIGINT, libc::SIGTERM] {
-        let second = signal_hook::flag::register_conditional_shutdown(number, 128 + number, stop.clone());
-        let noted = second
-            .and_then(|_| signal_hook::flag::register_usize(number, signal.clone(), number as usize))
-            .and_then(|_| signal_hook::flag::register(number, stop.clone()));
-        if let Err(error) = noted {
-            return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error))));
-        }
+    match understand(args) {
+        Ok(asked) => answer(asked),
+        Err(faults) => told(Err(NoResult::Refused(faults))),
     }
-    let to_stdout = asked.file.is_none();
-    if let Err(fault) = give_up_rights(&asked) {
+}
+
+/// Gives up rights, reads, writes, and reports; the exit code.
+pub fn answer(asked: Asked) -> u8 {
+    let stop = match Stop::follow() {
+        Ok(stop) => stop,
+        Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
+    };
+    let file = &asked.output.file;
+    let to_stdout = file.is_none();
+    if let Err(fault) = reading::give_up_rights(&asked.stores, file.as_ref().map(|(folder, _)| folder)) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
-    match write(asked, &stop) {
-        Err(fault) => told(Err(NoResult::Refused(vec![fault]))),
-        Ok(_) if signal.load(Ordering::Relaxed) != 0 => {
+    match (write(asked, &stop.flag), stop.code()) {
+        (Err(fault), _) => told(Err(NoResult::Refused(vec![fault]))),
+        (Ok(_), Some(code)) => {
             say(Level::Warning, "wirescope: stopped: what had no name yet is gone");
-            128 + signal.load(Ordering::Relaxed) as u8
+            code
         }
-        Ok(done) => tell(&done, to_stdout),
+        (Ok(done), None) => tell(&done, to_stdout),
     }
 }
 
@@ -105,27 +114,8 @@ pub fn export(args: &ExportArgs) -> u8 {
 fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let settings = Settings::default();
     let mut faults = Faults::new(&settings);
-    let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
-    let mut local = false;
-    let mut time = |key: &'static str, text: &Option<String>, faults: &mut Faults<'_>| {
-        let text = text.as_deref()?;
-        match here.read(text) {
-            Ok(moment) => {
-                local |= moment.is_local;
-                Some(moment.time_ns)
-            }
-            Err(bad) => {
-                faults.add(Fault::of(key).with_value(bad.value).cause(bad.cause).remedy(bad.remedy));
-                None
-            }
-        }
-    };
-    let from_ns = time("from", &args.from, &mut faults).unwrap_or(0);
-    let to_ns = time("to", &args.to, &mut faults).unwrap_or(i64::MAX);
-    if to_ns < from_ns {
-        let fault = Fault::of("to").cause("the span ends before it begins");
-        faults.add(fault.remedy(sentence!["exchange it with ", Setting::of("from")]));
-    }
+    let words = SpanWords { from: args.from.as_deref(), to: args.to.as_deref(), ..SpanWords::default() };
+    let span = words.read(&mut faults);
     let format = match args.format.as_deref() {
         Some("pcap") => Format::Pcap,
         Some("hpcap") => Format::Hpcap,
@@ -138,38 +128,16 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
         None if has_ending(&args.write, &["pcap"]) => Format::Pcap,
         None => Format::Pcapng,
     };
+    let stores = reading::stores(&args.store, &mut faults);
+    let output = output(&args.write, args.split.as_deref(), &stores, &mut faults);
     let split = args.split.as_deref().and_then(|text| split(text, &mut faults));
-    let file = output(args, &mut faults);
-    let mut stores: Vec<(Store, PathBuf)> = Vec::new();
-    for path in &args.store {
-        match Store::look(path) {
-            Ok(store) if stores.iter().any(|(known, _)| is_same(known, &store)) => {
-                let fault = Fault::of("store").with_value(path.to_string_lossy());
-                faults.add(fault.cause(format!("{} is given twice", path.display())).remedy("omit it once"));
-            }
-            Ok(store) => stores.push((store, path.clone())),
-            Err(fault) => faults.add(fault),
+    let filter = Filter::compile("", VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
+    match (filter, output) {
+        (Ok(filter), Some(output)) if faults.is_empty() => {
+            Ok(Asked { stores, span, filter, format, split, output, explain: false })
         }
+        _ => Err(faults.into_vec()),
     }
-    if let Some((folder, _)) = &file {
-        for (_, path) in stores.iter().filter(|(_, path)| is_inside(folder.path(), path)) {
-            let cause = format!("the file would stand in the store {}", path.display());
-            let fault = Fault::of("write").with_value(args.write.to_string_lossy()).cause(cause);
-            faults.add(fault.remedy("choose another folder"));
-        }
-    }
-    if !faults.is_empty() {
-        return Err(faults.into_vec());
-    }
-    if local {
-        let zone = here.zone_name();
-        say(
-            Level::Info,
-            &format!("wirescope: times without a zone were taken in that of this system: {zone}"),
-        );
-    }
-    let alike = file.as_ref().map_or(Vec::new(), |(folder, name)| alike(folder.path(), name));
-    Ok(Asked { stores, span: Span { from_ns, to_ns }, format, split, file, alike })
 }
 
 /// Names in the folder that begin like that of the output: those of further files could be taken. Where the
@@ -178,30 +146,6 @@ fn alike(folder: &Path, name: &OsStr) -> Vec<OsString> {
     let stem = Path::new(name).file_stem().unwrap_or_default().as_encoded_bytes();
     let names = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter(|name| name.as_encoded_bytes().starts_with(stem)).collect()
-}
-
-/// Before a byte of the stores is parsed: what stays is reading them, and writing the output.
-fn give_up_rights(asked: &Asked) -> Result<(), Fault> {
-    let paths: Vec<&Path> = asked.stores.iter().map(|(_, path)| path.as_path()).collect();
-    let kept = match &asked.file {
-        Some((folder, _)) => scope_rights::keep_to_reading_and_making(&paths, folder),
-        None => scope_rights::keep_to_reading(&paths),
-    };
-    if let Some(lack) = kept.map_err(|error| error.fault())?.lack() {
-        say(Level::Warning, &format!("wirescope: {lack}"));
-    }
-    Ok(())
-}
-
-/// Whether both are one folder. A copy has the same id, and its packets come once all the same.
-fn is_same(one: &Store, other: &Store) -> bool {
-    let place = |store: &Store| store.folder().path().metadata().map(|facts| (facts.dev(), facts.ino()));
-    one.id() == other.id() && place(one).ok().zip(place(other).ok()).is_none_or(|(one, other)| one == other)
-}
-
-fn is_inside(folder: &Path, store: &Path) -> bool {
-    let (folder, store) = (folder.canonicalize(), store.canonicalize());
-    folder.ok().zip(store.ok()).is_some_and(|(folder, store)| folder.starts_with(store))
 }
 
 /// A size or a time: which of them its unit says.
@@ -229,10 +173,15 @@ fn split(text: &str, faults: &mut Faults<'_>) -> Option<Split> {
     }
 }
 
-/// The output's folder, and the file in it, none of whose names is taken as far as they are known.
-fn output(args: &ExportArgs, faults: &mut Faults<'_>) -> Option<(Folder, OsString)> {
-    if args.write == Path::new(STDOUT) {
-        if let Some(split) = &args.split {
+/// Where `write` says that the files go: none of their names is taken as far as they are known.
+pub fn output(
+    write: &Path,
+    split: Option<&str>,
+    stores: &[(Store, PathBuf)],
+    faults: &mut Faults<'_>,
+) -> Option<Output> {
+    if write == Path::new(STDOUT) {
+        if let Some(split) = split {
             let fault = Fault::of("split").with_value(split).cause("standard output is one file");
             faults.add(fault.remedy(sentence!["write ", Setting::of("write").example("FILE")]));
         }
@@ -241,20 +190,24 @@ fn output(args: &ExportArgs, faults: &mut Faults<'_>) -> Option<(Folder, OsStrin
             let file = Setting::of("write").example("FILE");
             faults.add(fault.remedy(sentence!["append e.g. | tshark -r - to the command, or write ", file]));
         }
-        return None;
+        return Some(Output { file: None, alike: Vec::new() });
     }
-    refuse_compressed(&args.write, "write", faults);
-    let base = args.write.file_name().unwrap_or_default().to_os_string();
-    let first = match args.split {
-        Some(_) => args.write.with_file_name(Export::name(&base, None, Some(1))),
-        None => args.write.clone(),
+    refuse_compressed(write, "write", faults);
+    let base = write.file_name().unwrap_or_default().to_os_string();
+    let first = match split {
+        Some(_) => write.with_file_name(Export::name(&base, None, Some(1))),
+        None => write.to_path_buf(),
     };
     let path = new_file(&first, "write", Look::Machine, faults)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     match Folder::open(folder) {
-        Ok(folder) => Some((folder, base)),
+        Ok(folder) => {
+            reading::refuse_inside(&folder, write, stores, faults);
+            let alike = alike(folder.path(), &base);
+            Some(Output { file: Some((folder, base)), alike })
+        }
         Err(error) => {
-            faults.add(Fault::of("write").with_value(args.write.to_string_lossy()).error(&error));
+            faults.add(Fault::of("write").with_value(write.to_string_lossy()).error(&error));
             None
         }
     }
@@ -264,7 +217,7 @@ fn output(args: &ExportArgs, faults: &mut Faults<'_>) -> Option<(Folder, OsStrin
 struct Done {
     written: Written,
     damages: Vec<Damaged>,
-    gaps: Vec<scope_packet::Gap>,
+    gaps: Vec<Gap>,
     folder: PathBuf,
     partial: Vec<String>,
     filters: Vec<String>,
@@ -272,12 +225,10 @@ struct Done {
 
 /// Looks at the stores, reads and writes.
 fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
-    let Asked { stores, span, format, split, file, alike } = asked;
-    let mut looked: Vec<(Store, Listing)> = Vec::new();
-    for (store, path) in stores {
-        let listing = listing::list(&store).map_err(|error| unread(&path, &error))?;
-        looked.push((store, listing));
-    }
+    let Asked { stores, span, filter, format, split, output: Output { file, alike }, explain } = asked;
+    let begun = Instant::now();
+    let keys = |link_type| scope_dump::keys(&filter, link_type);
+    let looked = reading::look(stores, &keys)?;
     if let Some((folder, base)) = &file {
         let types = link_types(&looked);
         let taken = alike.iter().find(|name| Export::names((base, name), &types, format, split));
@@ -290,16 +241,17 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
                 .remedy(NAME_REMEDY));
         }
     }
-    let filters = filters(&looked);
+    let filters = reading::filters(&looked);
     let mut of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
     of.dedup(); // copies have the same id
-    let mut timeline = StoreTimeline::new(looked, span, WAITING_BYTES, stop.clone());
+    let mut timeline = StoreTimeline::new(looked, span, &keys, WAITING_BYTES, stop.clone());
     let partial: Vec<String> =
         timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
     let question = Question {
         of: of.join(", "),
         span,
         heard: timeline.heard(),
+        filter: filter.text().to_string(),
         filters: filters.clone(),
         partial: partial.clone(),
     };
@@ -310,8 +262,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let export = Export::new(target, format, split, question, timeline.interfaces(), timeline.losses());
     let mut consumer = Exporting { export, stop: stop.clone() };
     let buffers: Arc<Buffers> = Arc::default();
-    let everything = Filter::compile("", VlanRule::default(), &[]).map_err(|error| error.fault())?;
-    let mut selection = Selection::new(everything, FilterEngine::Interpreter, span.from_ns, None, &buffers);
+    let mut selection = Selection::new(filter.clone(), FilterEngine::Native, span.from_ns, None, &buffers);
     let round = Round { to_ns: span.to_ns, settled_ns: i64::MAX, last: true };
     selection.round(&mut timeline, round, &mut consumer);
     let stopped = stop.load(Ordering::Relaxed) && consumer.export.goes_on();
@@ -321,7 +272,10 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
         false => consumer.export.finish(first_type),
     };
     timeline.end();
-    let gaps = timeline.missing(span.to_ns);
+    if explain {
+        reading::explained(&timeline.work(), begun);
+    }
+    let gaps = of_answer(timeline.missing(span.to_ns), &filter);
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
     Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial, filters })
 }
@@ -340,16 +294,6 @@ fn link_types(stores: &[(Store, Listing)]) -> Vec<LinkType> {
     let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
     let types: BTreeSet<LinkType> = contents.map(|contents| contents.link_type).collect();
     types.into_iter().collect()
-}
-
-/// The filters that packets passed on their way into the stores, each once.
-fn filters(stores: &[(Store, Listing)]) -> Vec<String> {
-    let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
-    let mut filters: Vec<String> = contents.map(|contents| contents.filter.clone()).collect();
-    filters.sort();
-    filters.dedup();
-    filters.retain(|filter| !filter.is_empty());
-    filters
 }
 
 fn stdout() -> Result<File, Fault> {
@@ -413,21 +357,31 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
 }
 
 /// What all of it comes to.
-fn summed(written: &Written, gaps: &[scope_packet::Gap], (to_stdout, is_restricted): (bool, bool)) -> String {
+fn summed(written: &Written, gaps: &[Gap], (to_stdout, is_restricted): (bool, bool)) -> String {
     let place = match to_stdout {
         true => "to standard output".to_string(),
         false => format!("in {}", counted(written.files.len() as u64, "file")),
     };
     let is_restricted = is_restricted || written.truncated + written.left_out + written.other_types > 0;
-    let lost = match export::lost(gaps) {
+    format!("{} {place}; {}\n", counted(written.packets, "packet"), missing_words(gaps, is_restricted))
+}
+
+/// What is missing, in words.
+pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
+    match export::lost(gaps) {
         (0, Some(0)) if is_restricted => "nothing else is missing between them".to_string(),
         (0, Some(0)) => "nothing is missing between them".to_string(),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
             format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
         }
-    };
-    format!("{} {place}; {lost}\n", counted(written.packets, "packet"))
+    }
+}
+
+/// What an answer lacks: of what is lost nobody knows whether the filter would have matched it.
+pub fn of_answer(gaps: Vec<Gap>, filter: &Filter) -> Vec<Gap> {
+    let least = |gap: Gap| if filter.is_everything() { gap.lost_min } else { 0 };
+    gaps.into_iter().map(|gap| Gap { lost_min: least(gap), ..gap }).collect()
 }
 
 /// What there is of an export that ended early.
@@ -452,26 +406,7 @@ fn stopped(written: &Written, Unfinished { name, from_ns, .. }: &Unfinished) -> 
 
 /// What of the stored packets isn't in the files, and why.
 fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    for damaged in damages.iter().take(DAMAGES_TOLD) {
-        let missing = match damaged.packets {
-            Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
-            None if damaged.is_cut => {
-                "; its whole segments are read, packets behind them may be missing".to_string()
-            }
-            None => "; its packets are missing".to_string(),
-        };
-        let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
-        faults.push(match damaged.fault.remedy {
-            Some(_) => fault,
-            None => fault.remedy(format!("what else is wrong: {}", verify(&damaged.store))),
-        });
-    }
-    if damages.len() > DAMAGES_TOLD {
-        let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
-        let store = &damages[DAMAGES_TOLD].store;
-        faults.push(Fault::whole(more).remedy(format!("see: {}", verify(store))));
-    }
+    let mut faults = of_damages(damages);
     let Written { truncated, left_out, other_types, late, unfinished, .. } = written;
     let pcapng = || sentence!["use ", Setting::of("format").example("pcapng")];
     if *truncated > 0 {
@@ -493,6 +428,31 @@ fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
         faults.push(Fault::whole(cause).remedy("sort the files, e.g. with reordercap"));
     }
     faults.extend(unfinished.as_ref().map(|unfinished| early(unfinished, folder)));
+    faults
+}
+
+/// What of stores can't be read.
+pub fn of_damages(damages: &[Damaged]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for damaged in damages.iter().take(DAMAGES_TOLD) {
+        let missing = match damaged.packets {
+            Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
+            None if damaged.is_cut => {
+                "; its whole segments are read, packets behind them may be missing".to_string()
+            }
+            None => "; its packets are missing".to_string(),
+        };
+        let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
+        faults.push(match damaged.fault.remedy {
+            Some(_) => fault,
+            None => fault.remedy(format!("what else is wrong: {}", verify(&damaged.store))),
+        });
+    }
+    if damages.len() > DAMAGES_TOLD {
+        let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
+        let store = &damages[DAMAGES_TOLD].store;
+        faults.push(Fault::whole(more).remedy(format!("see: {}", verify(store))));
+    }
     faults
 }
 

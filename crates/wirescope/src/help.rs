@@ -230,6 +230,23 @@ Examples:
   sudo wirescope doctor --pid $(pgrep -x wirescope)
 ";
 
+pub const QUERY_EXAMPLES: &str = "\
+Exit codes:
+  0  all that the stores have of it was given
+  1  something stored could not be read, or the answer not be written
+  2  refused before anything was read
+
+Examples:
+  # what a host said around a time, on the screen
+  wirescope query host 10.0.0.1 --store /srv/ws --at 14:03 --within 30s
+
+  # the same for another program
+  wirescope query host 10.0.0.1 --store /srv/ws --from 14:00 | tshark -r -
+
+  # how many TCP resets the store has
+  wirescope query 'tcp[tcpflags] & tcp-rst != 0' --store /srv/ws --count
+";
+
 pub const EXPORT_EXAMPLES: &str = "\
 Exit codes:
   0  all packets that the stores have of the span were written

@@ -16,6 +16,8 @@ mod import;
 mod journal;
 mod manual;
 mod plan;
+mod query;
+mod reading;
 mod record;
 mod speech;
 mod stdio;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         }
         Verb::Devices(args) => devices::devices(&args),
         Verb::Export(args) => export::export(&args),
+        Verb::Query(args) => query::query(&args),
         Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Import(args) => import::import(&args),

@@ -1,0 +1,209 @@
+//! Stores that a command reads: which of them, which span of time, with which rights, and what stops it.
+
+use crate::plan::faults::Faults;
+use crate::speech::{Level, say};
+use crate::words::{counted, size};
+use jiff::tz::TimeZone;
+use scope_events::now_ns;
+use scope_fault::{Fault, Setting, sentence};
+use scope_folder::Folder;
+use scope_spelling::moment::Here;
+use scope_spelling::values::parse_duration_ns;
+use scope_store::Listing;
+use scope_store::listing::{self, Keys};
+use scope_store::timeline::{Span, Work};
+use scope_store::unread::unread;
+use scope_store::volume::Store;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A span as the command line has it: its two ends, or a time and how far around it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanWords<'a> {
+    /// `--from`.
+    pub from: Option<&'a str>,
+    /// `--to`.
+    pub to: Option<&'a str>,
+    /// `--at`.
+    pub at: Option<&'a str>,
+    /// `--within`.
+    pub within: Option<&'a str>,
+}
+
+impl SpanWords<'_> {
+    /// The span; what isn't given has no end there. Times without a zone are this system's, which is said.
+    pub fn read(&self, faults: &mut Faults<'_>) -> Span {
+        let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
+        let mut is_local = false;
+        let mut time = |key: &'static str, text: Option<&str>, faults: &mut Faults<'_>| match here.read(text?)
+        {
+            Ok(moment) => {
+                is_local |= moment.is_local;
+                Some(moment.time_ns)
+            }
+            Err(bad) => {
+                faults.add(Fault::of(key).with_value(bad.value).cause(bad.cause).remedy(bad.remedy));
+                None
+            }
+        };
+        let mut span = Span {
+            from_ns: time("from", self.from, faults).unwrap_or(0),
+            to_ns: time("to", self.to, faults).unwrap_or(i64::MAX),
+        };
+        if let Some(at_ns) = time("at", self.at, faults)
+            && let Some(within_ns) = self.within_ns(faults)
+        {
+            span = Span { from_ns: at_ns.saturating_sub(within_ns), to_ns: at_ns.saturating_add(within_ns) };
+        }
+        if span.to_ns < span.from_ns {
+            let fault = Fault::of("to").cause("the span ends before it begins");
+            faults.add(fault.remedy(sentence!["exchange it with ", Setting::of("from")]));
+        }
+        if is_local && faults.is_empty() {
+            let zone = here.zone_name();
+            let words = format!("wirescope: times without a zone were taken in that of this system: {zone}");
+            say(Level::Info, &words);
+        }
+        span
+    }
+
+    /// How far around a time.
+    fn within_ns(&self, faults: &mut Faults<'_>) -> Option<i64> {
+        let Some(text) = self.within else {
+            let fault = Fault::of("at").with_value(self.at.unwrap_or_default());
+            let within = Setting::of("within").example("30s");
+            faults.add(fault.cause("a time alone is no span").remedy(sentence!["give ", within, " with it"]));
+            return None;
+        };
+        match parse_duration_ns(text) {
+            Ok(ns) => Some(ns),
+            Err(bad) => {
+                faults
+                    .add(Fault::of("within").with_value(bad.value).cause(bad.cause).remedy("write e.g. 30s"));
+                None
+            }
+        }
+    }
+}
+
+/// Opens the stores of these folders, each once.
+pub fn stores(paths: &[PathBuf], faults: &mut Faults<'_>) -> Vec<(Store, PathBuf)> {
+    let mut stores: Vec<(Store, PathBuf)> = Vec::new();
+    for path in paths {
+        match Store::look(path) {
+            Ok(store) if stores.iter().any(|(known, _)| is_same(known, &store)) => {
+                let fault = Fault::of("store").with_value(path.to_string_lossy());
+                faults.add(fault.cause(format!("{} is given twice", path.display())).remedy("omit it once"));
+            }
+            Ok(store) => stores.push((store, path.clone())),
+            Err(fault) => faults.add(fault),
+        }
+    }
+    stores
+}
+
+/// Whether both are one folder. A copy has the same id, and its packets come once all the same.
+fn is_same(one: &Store, other: &Store) -> bool {
+    let place = |store: &Store| store.folder().path().metadata().map(|facts| (facts.dev(), facts.ino()));
+    one.id() == other.id() && place(one).ok().zip(place(other).ok()).is_none_or(|(one, other)| one == other)
+}
+
+/// Refuses an output in one of the stores.
+pub fn refuse_inside(folder: &Folder, write: &Path, stores: &[(Store, PathBuf)], faults: &mut Faults<'_>) {
+    for (_, path) in stores.iter().filter(|(_, path)| is_inside(folder.path(), path)) {
+        let cause = format!("the file would stand in the store {}", path.display());
+        let fault = Fault::of("write").with_value(write.to_string_lossy()).cause(cause);
+        faults.add(fault.remedy("choose another folder"));
+    }
+}
+
+fn is_inside(folder: &Path, store: &Path) -> bool {
+    let (folder, store) = (folder.canonicalize(), store.canonicalize());
+    folder.ok().zip(store.ok()).is_some_and(|(folder, store)| folder.starts_with(store))
+}
+
+/// Before a byte of the stores is parsed: what stays is reading them, and making files in `output`.
+///
+/// # Errors
+/// The system refuses it.
+pub fn give_up_rights(stores: &[(Store, PathBuf)], output: Option<&Folder>) -> Result<(), Fault> {
+    let paths: Vec<&Path> = stores.iter().map(|(_, path)| path.as_path()).collect();
+    let kept = match output {
+        Some(folder) => scope_rights::keep_to_reading_and_making(&paths, folder),
+        None => scope_rights::keep_to_reading(&paths),
+    };
+    if let Some(lack) = kept.map_err(|error| error.fault())?.lack() {
+        say(Level::Warning, &format!("wirescope: {lack}"));
+    }
+    Ok(())
+}
+
+/// Looks at the stores, for what is searched for.
+///
+/// # Errors
+/// A folder can't be listed.
+pub fn look(stores: Vec<(Store, PathBuf)>, keys: Keys<'_>) -> Result<Vec<(Store, Listing)>, Fault> {
+    let look = |(store, path): (Store, PathBuf)| {
+        let listing = listing::list_for(&store, keys).map_err(|error| unread(&path, &error))?;
+        Ok((store, listing))
+    };
+    stores.into_iter().map(look).collect()
+}
+
+/// The filters that packets passed on their way into the stores, each once.
+pub fn filters(stores: &[(Store, Listing)]) -> Vec<String> {
+    let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
+    let mut filters: Vec<String> = contents.map(|contents| contents.filter.clone()).collect();
+    filters.sort();
+    filters.dedup();
+    filters.retain(|filter| !filter.is_empty());
+    filters
+}
+
+/// What ends a reading: Ctrl-C and SIGTERM, the second one at once, also where something holds it up.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    signal: Arc<AtomicUsize>,
+    /// Set: nothing more is read.
+    pub flag: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Follows the signals from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn follow() -> io::Result<Stop> {
+        let stop = Stop { signal: Arc::new(AtomicUsize::new(0)), flag: Arc::new(AtomicBool::new(false)) };
+        for number in [libc::SIGINT, libc::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(number, 128 + number, stop.flag.clone())?;
+            signal_hook::flag::register_usize(number, stop.signal.clone(), number as usize)?;
+            signal_hook::flag::register(number, stop.flag.clone())?;
+        }
+        Ok(stop)
+    }
+
+    /// The exit code after a signal; `None`: there was none.
+    pub fn code(&self) -> Option<u8> {
+        let signal = self.signal.load(Ordering::Relaxed);
+        (signal != 0).then_some(128 + signal as u8)
+    }
+}
+
+/// Says what was read for an answer, and how long that took.
+pub fn explained(work: &Work, begun: Instant) {
+    let Work { segments, skipped, unmatched, in_part, whole, bytes } = work;
+    let words = [
+        format!("{} in the span", counted(*segments, "segment")),
+        format!("{skipped} skipped by their summary"),
+        format!("{in_part} read in part ({unmatched} without a match)"),
+        format!("{whole} read whole"),
+        format!("{} read", size(*bytes)),
+        format!("{:.3} s", begun.elapsed().as_secs_f64()),
+    ];
+    say(Level::Info, &format!("wirescope: {}", words.join(", ")));
+}
