@@ -6,6 +6,7 @@
 
 use super::place::Place;
 use super::stored_run::{self, TRIGGER, Way, packets};
+use super::turns::{by_turns, mean};
 use crate::Scale;
 use crate::clocks;
 use crate::cores::cores;
@@ -28,52 +29,31 @@ const RATE: u64 = 250_000;
 const PACKET_BYTES: u64 = 1518;
 /// A rate that no worker reaches: it appends as fast as it can, and waits for nobody.
 const RATE_FLAT_OUT: u64 = 1_000_000_000;
+/// Runs of each kind in a round.
+const TURNS: usize = 2;
 /// So many lines with counts the log must have of a run that appends.
 const LINES_MIN: u64 = 4;
 
 /// One round of both pairs; who begins changes from round to round.
 pub fn round(place: &Place, workspace: &Workspace, scale: Scale, table: &mut Table) {
-    let order = if table.round().is_multiple_of(2) { [true, false] } else { [false, true] };
-    let mut seconds = [None, None];
-    for stores in order {
-        let outcome = busy_seconds(place, workspace, scale.store_cost_bytes, stores);
-        seconds[usize::from(stores)] = outcome.as_ref().ok().copied();
-        table.put(COST, of(stores), "s", outcome.map_err(|error| format!("{error:#}")));
-    }
-    if let [Some(without), Some(with)] = seconds {
+    let first = table.round().is_multiple_of(2);
+    let [without, with] =
+        by_turns(first, TURNS, |stores| busy_seconds(place, workspace, scale.store_cost_bytes, stores))
+            .map(|seconds| seconds.map(|seconds| mean(seconds.into_iter())));
+    if let (Ok(without), Ok(with)) = (&without, &with) {
         let gib = packets_of(scale.store_cost_bytes) as f64 * PACKET_BYTES as f64 / (1u64 << 30) as f64;
         table.put(COST_PER_GIB, DIFFERENCE, "s/GiB", Ok((with - without) / gib));
     }
-    let mut both: [Result<Vec<Appended>>; 2] = [Ok(Vec::new()), Ok(Vec::new())];
-    let back = order.iter().rev(); // what the machine's speed does meanwhile meets both alike
-    for &stores in order.iter().chain(back) {
-        if let Ok(runs) = &mut both[usize::from(stores)] {
-            match appended(place, workspace, stores) {
-                Ok(run) => runs.push(run),
-                Err(error) => both[usize::from(stores)] = Err(error),
-            }
-        }
-    }
-    for (stores, runs) in [false, true].into_iter().zip(both) {
-        let runs = runs.map_err(|error| format!("{error:#}"));
-        let of_all = |figure: fn(&Appended) -> f64| {
-            runs.as_ref().map(|runs| mean(runs.iter().map(figure))).map_err(String::clone)
-        };
-        if stores {
-            let stored = of_all(|run| run.stored_per_s / 1e6);
-            table.put(BESIDE, "what the store took meanwhile", "MB/s", stored);
-        }
-        table.put(BESIDE, of(stores), "packets/s", of_all(|run| run.packets_per_s));
-    }
-}
-
-fn mean(figures: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = figures.len() as f64;
-    figures.sum::<f64>() / count
-}
-
-fn of(stores: bool) -> &'static str {
-    if stores { WITH } else { WITHOUT }
+    table.put(COST, WITH, "s", with);
+    table.put(COST, WITHOUT, "s", without);
+    let [without, with] = by_turns(first, TURNS, |stores| appended(place, workspace, stores));
+    let of_all = |runs: &Result<Vec<Appended>, String>, figure: fn(&Appended) -> f64| {
+        runs.as_ref().map(|runs| mean(runs.iter().map(figure))).map_err(String::clone)
+    };
+    let stored = of_all(&with, |run| run.stored_per_s / 1e6);
+    table.put(BESIDE, "what the store took meanwhile", "MB/s", stored);
+    table.put(BESIDE, WITH, "packets/s", of_all(&with, |run| run.packets_per_s));
+    table.put(BESIDE, WITHOUT, "packets/s", of_all(&without, |run| run.packets_per_s));
 }
 
 fn packets_of(bytes: u64) -> u64 {

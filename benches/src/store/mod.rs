@@ -20,6 +20,7 @@ mod power_row;
 mod read_rows;
 mod speed_rows;
 mod stored_run;
+mod turns;
 
 use crate::Scale;
 use crate::live::store_rows;

@@ -1,12 +1,14 @@
 //! A store that is read: `wirescope verify` against one thread that reads and hashes the same files, and how
 //! much of the files is index.
 //!
-//! The files are made once, of segments of 2 MiB with packets of mixed sizes, and read before each round, so
+//! The files are made once, of segments of 2 MiB with packets of mixed sizes, and read before each measurement, so
 //! that the page cache has them.
 
 use super::place::Place;
 use super::stored_run::{self, Way};
+use super::turns::by_turns;
 use crate::Scale;
+use crate::figures::median;
 use crate::table::Table;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
@@ -23,6 +25,8 @@ pub const VERIFY: &str = "wirescope verify";
 pub const HASH: &str = "one thread that reads and hashes";
 pub const INDEX: &str = "index_bytes";
 pub const MIXED: &str = "2 MiB segments, mixed sizes";
+/// Measurements of each kind in a round.
+const TURNS: usize = 5;
 /// Bytes that are read and hashed at a time: those of a segment.
 const CHUNK_BYTES: usize = 2 << 20;
 /// Of the mix, what a packet takes in a segment on average: data, padding, block and key entry.
@@ -42,13 +46,13 @@ pub fn measure(place: &Place, workspace: &Workspace, scale: Scale, table: &mut T
     table.put(INDEX, MIXED, "", store.index_share().map_err(|error| format!("{error:#}")));
     for round in 0..scale.rounds {
         table.begin_round(round);
-        let order = if round % 2 == 0 { [true, false] } else { [false, true] };
-        for ours in order {
-            let (of, outcome) = match ours {
-                true => (VERIFY, store.verify_speed(workspace)),
-                false => (HASH, store.hash_speed()),
-            };
-            table.put(SPEED, of, "MB/s", outcome.map_err(|error| format!("{error:#}")));
+        let speeds = by_turns(round % 2 == 0, TURNS, |ours| match ours {
+            true => store.verify_speed(workspace),
+            false => store.hash_speed(),
+        });
+        for (of, speeds) in [HASH, VERIFY].into_iter().zip(speeds) {
+            let speed = speeds.and_then(|speeds| median(&speeds).ok_or_else(|| "nothing".to_string()));
+            table.put(SPEED, of, "MB/s", speed);
         }
     }
     if let Err(error) = place.empty("store") {
