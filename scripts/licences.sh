@@ -50,6 +50,12 @@ deny models/Cargo.toml sources
 tool cargo-about 0.9.3 --features cli
 "$tools/bin/cargo-about" generate --locked --fail --config packaging/about.toml --manifest-path crates/wirescope/Cargo.toml \
     --output-file "$made" packaging/about.hbs || exit 1
+
+# Of a crate that brings no text of its licence, the holder as its repository names him: one line for each such crate.
+named=$(mktemp)
+awk '/^=====/ { crates = "" } /^  [^ ]+ [0-9][^ ]* / { crates = crates $1 " " }
+    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse " { $0 = "Copyright (c) 2024 Julian Schmid" }
+    { print }' "$made" >"$named" && mv "$named" "$made" || exit 1
 case ${1:-check} in
 write)
     cp "$made" "$notices"
