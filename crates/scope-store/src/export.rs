@@ -88,7 +88,7 @@ pub struct Question {
     pub span: Span,
     /// From when to when the stores have packets at all, ns.
     pub heard: Option<(i64, i64)>,
-    /// Which packets of it; empty: all.
+    /// Which packets of it are wanted; empty: all.
     pub filter: String,
     /// Filters that packets passed on their way into the stores.
     pub filters: Vec<String>,
@@ -97,10 +97,8 @@ pub struct Question {
 }
 
 impl Question {
-    /// What the answer lacks: of what is lost nobody knows whether the filter would have matched it.
-    pub fn of_answer(&self, gaps: Vec<Gap>) -> Vec<Gap> {
-        let least = |gap: Gap| if self.filter.is_empty() { gap.lost_min } else { 0 };
-        gaps.into_iter().map(|gap| Gap { lost_min: least(gap), ..gap }).collect()
+    fn of_answer(&self, gaps: Vec<Gap>) -> Vec<Gap> {
+        of_answer(gaps, !self.filter.is_empty())
     }
 }
 
@@ -507,6 +505,12 @@ impl<'a> Export<'a> {
         text.truncate(pcapng::beginning(text.trim_end(), COMMENT_BYTES_MAX).len());
         text
     }
+}
+
+/// What an answer lacks: of what is lost nobody knows whether a filter would have matched it.
+pub fn of_answer(gaps: Vec<Gap>, is_filtered: bool) -> Vec<Gap> {
+    let least = |gap: Gap| if is_filtered { 0 } else { gap.lost_min };
+    gaps.into_iter().map(|gap| Gap { lost_min: least(gap), ..gap }).collect()
 }
 
 /// So many packets, as a sentence's end.

@@ -165,7 +165,8 @@ impl Lanes {
 
     /// Whether a segment with this foot is its lane's last one, of all that are known.
     pub fn is_last(&self, foot: &Foot) -> bool {
-        let behind = (foot.run_id, foot.lane, foot.first_packet + 1)..=(foot.run_id, foot.lane, u64::MAX);
+        let behind = (foot.run_id, foot.lane, foot.first_packet.saturating_add(1))
+            ..=(foot.run_id, foot.lane, u64::MAX);
         self.links.range(behind).next().is_none()
     }
 

@@ -9,11 +9,8 @@ use crate::checks::{self, Damage, Hash};
 use crate::index::Entry;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, KEY_COLUMN, PacketBlock, le32};
-use scope_packet::segment::{self, FOOT_BYTES, FOOT_MAGIC, Foot, STATISTICS_MAX};
+use scope_packet::segment::{self, FOOT_BYTES, FOOT_MAGIC, Foot};
 use scope_ring::{Column, Summary};
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Why a segment's bytes can't be read as one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -239,30 +236,8 @@ pub(crate) fn statistics_in<'a>(
     statistics_among(&segment[foot.block_bytes as usize..column_at])
 }
 
-/// The same of a closed segment of `bytes` bytes that begins at `offset` in a file, without reading all of it.
-/// Unchecked: only lengths are looked at.
-pub(crate) fn read_statistics(
-    file: &File,
-    offset: u64,
-    bytes: usize,
-    foot: &Foot,
-) -> io::Result<Vec<Statistics>> {
-    let mut from = foot.block_bytes as usize;
-    let to = bytes.saturating_sub(column_bytes(foot.packets as usize));
-    let mut head = [0; 8];
-    if from + head.len() > to {
-        return Ok(Vec::new());
-    }
-    file.read_exact_at(&mut head, offset + from as u64)?;
-    if le32(&head, 0) != pcapng::STATISTICS {
-        from = from.saturating_add(le32(&head, 4) as usize); // padding over what packets left free
-    }
-    let mut blocks = vec![0; to.saturating_sub(from).min(STATISTICS_MAX * pcapng::STATISTICS_BYTES)];
-    file.read_exact_at(&mut blocks, offset + from as u64)?;
-    Ok(statistics_among(&blocks).collect())
-}
-
-fn statistics_among(mut rest: &[u8]) -> impl Iterator<Item = Statistics> {
+/// What the statistics blocks among these say, up to what is no whole block.
+pub(crate) fn statistics_among(mut rest: &[u8]) -> impl Iterator<Item = Statistics> {
     let blocks = std::iter::from_fn(move || {
         let block = whole_block(rest)?;
         rest = &rest[block.len()..];

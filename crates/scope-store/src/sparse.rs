@@ -7,12 +7,12 @@
 //! Pages that aren't read stay untouched memory, which costs nothing. A page that isn't what was written takes its
 //! packets with it, and no others.
 
-use crate::checks::{self, PAGE_BYTES};
+use crate::checks::{self, Hash, PAGE_BYTES};
 use crate::listing::SegmentFacts;
-use crate::segment::{column_bytes, foot_of};
+use crate::segment::{Statistics, column_bytes, foot_of, statistics_among};
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::pcapng::{KEY_COLUMN, PacketBlock, le32};
-use scope_packet::segment::FOOT_BYTES;
+use scope_packet::pcapng::{KEY_COLUMN, PacketBlock, STATISTICS, STATISTICS_BYTES, le32};
+use scope_packet::segment::{FOOT_BYTES, STATISTICS_MAX};
 use scope_ring::{Column, KeyTest};
 use std::fs::File;
 use std::io;
@@ -44,24 +44,10 @@ pub(crate) fn read(
     is_known: impl Fn(u32) -> bool,
 ) -> io::Result<Sparse> {
     let known = &facts.foot;
-    let column_at = facts.bytes - column_bytes(known.packets as usize);
+    let column_at = column_at(facts)?;
     let from = column_at / PAGE_BYTES * PAGE_BYTES;
-    let mut tail = vec![0; facts.bytes - from];
-    file.read_exact_at(&mut tail, facts.offset + from as u64)?;
+    let tail = read_tail(file, facts, from)?;
     let (pages, foot_page) = tail.split_at(tail.len() - FOOT_BYTES);
-    let is_foot = checks::foot_is_whole(foot_page, facts.bytes)
-        && checks::stored_hash(foot_page) == facts.hash
-        && foot_of(foot_page, facts.bytes).map_err(io::Error::other)? == *known;
-    if !is_foot {
-        return Err(io::Error::other("its foot isn't what the index says"));
-    }
-    let whole = |pages: &[u8], first: usize| -> Option<usize> {
-        let mut numbered = pages.chunks_exact(PAGE_BYTES).zip(first..);
-        numbered.find(|(page, index)| !checks::page_is_whole(page, *index, foot_page)).map(|(_, index)| index)
-    };
-    if let Some(index) = whole(pages, from / PAGE_BYTES) {
-        return Err(io::Error::other(format!("page {index} of 4 KiB, which has keys, is damaged")));
-    }
     let head = &pages[column_at - from..];
     if le32(head, 0) != KEY_COLUMN || le32(head, 4) as usize != facts.bytes - column_at {
         return Err(io::Error::other("no head of the key column"));
@@ -121,6 +107,55 @@ pub(crate) fn read(
     }
     sparse.entries = entries;
     Ok(sparse)
+}
+
+/// What the statistics blocks of a closed segment say, read by themselves: they stand in front of the column. One from
+/// before there were checksums says nothing.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn statistics(file: &File, facts: &SegmentFacts) -> io::Result<Vec<Statistics>> {
+    if facts.hash == Hash::NONE {
+        return Ok(Vec::new());
+    }
+    let column_at = column_at(facts)?;
+    let least =
+        column_at.saturating_sub(STATISTICS_MAX * STATISTICS_BYTES).max(facts.foot.block_bytes as usize);
+    let from = least / PAGE_BYTES * PAGE_BYTES;
+    let tail = read_tail(file, facts, from)?;
+    let block = |at: usize| &tail[at - from..];
+    let is_block =
+        |at: usize| le32(block(at), 0) == STATISTICS && le32(block(at), 4) as usize == STATISTICS_BYTES;
+    let mut at = column_at;
+    while at >= least + STATISTICS_BYTES && is_block(at - STATISTICS_BYTES) {
+        at -= STATISTICS_BYTES;
+    }
+    Ok(statistics_among(&tail[at - from..column_at - from]).collect())
+}
+
+fn column_at(facts: &SegmentFacts) -> io::Result<usize> {
+    let at = facts.bytes.checked_sub(column_bytes(facts.foot.packets as usize));
+    at.ok_or_else(|| io::Error::other("its column is longer than the segment"))
+}
+
+/// Reads a segment from a page on, the foot included, and holds each page against its checksum.
+fn read_tail(file: &File, facts: &SegmentFacts, from: usize) -> io::Result<Vec<u8>> {
+    let mut tail = vec![0; facts.bytes - from];
+    file.read_exact_at(&mut tail, facts.offset + from as u64)?;
+    let (pages, foot_page) = tail.split_at(tail.len() - FOOT_BYTES);
+    let is_foot = checks::foot_is_whole(foot_page, facts.bytes)
+        && checks::stored_hash(foot_page) == facts.hash
+        && foot_of(foot_page, facts.bytes).map_err(io::Error::other)? == facts.foot;
+    if !is_foot {
+        return Err(io::Error::other("its foot isn't what the index says"));
+    }
+    let mut numbered = pages.chunks_exact(PAGE_BYTES).zip(from / PAGE_BYTES..);
+    match numbered.find(|(page, index)| !checks::page_is_whole(page, *index, foot_page)) {
+        Some((_, index)) => {
+            Err(io::Error::other(format!("page {index} of 4 KiB, which has keys or counts, is damaged")))
+        }
+        None => Ok(tail),
+    }
 }
 
 /// The pages of these packets, as runs of neighbours.

@@ -20,7 +20,7 @@ use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
 use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
 use crate::name::{FileName, begin_of_run, day_ns};
-use crate::segment::{self, StoredSegment};
+use crate::segment::StoredSegment;
 use crate::sparse::{self, Sparse};
 use crate::unread::unread;
 use crate::volume::Store;
@@ -481,8 +481,9 @@ impl StoreTimeline {
             most = most.max(beside);
         }
         self.piece_bytes = self.waiting_bytes / most;
-        lasts.extend(plan.skipped.into_values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot)));
-        lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts));
+        lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts, true));
+        let passed = plan.skipped.values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot));
+        passed.for_each(|(file, facts)| self.look_behind(*file, facts, false));
         self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
     }
 
@@ -532,15 +533,21 @@ impl StoreTimeline {
     }
 
     /// What a lane lost behind the begin of its last segment is in no foot: its statistics say it. Where they can't be
-    /// read neither can the segment, which is told when its turn comes.
-    fn look_behind(&mut self, file: usize, facts: &SegmentFacts) {
+    /// read neither can the segment, which is told when its turn comes; of one that is passed over it is told here.
+    fn look_behind(&mut self, file: usize, facts: &SegmentFacts, has_turn: bool) {
         let foot = &facts.foot;
         if facts.is_open {
             return; // it has none yet
         }
         let source = &self.files[file];
-        let read = |opened: File| segment::read_statistics(&opened, facts.offset, facts.bytes, foot);
-        let said = source.open(&self.stores).and_then(read).unwrap_or_default();
+        let read = source.open(&self.stores).and_then(|opened| sparse::statistics(&opened, facts));
+        let Ok(said) = read else {
+            if !has_turn {
+                let (from_ns, to_ns, reason) = (foot.min_ns, foot.max_ns, GapReason::Unreadable);
+                self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
+            }
+            return;
+        };
         let dropped = said.iter().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
         let known: u64 = foot.drops_before.iter().map(|(_, packets)| packets).sum();
         let lost = dropped.saturating_sub(known);

@@ -251,7 +251,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
         of: of.join(", "),
         span,
         heard: timeline.heard(),
-        filter: filter.text().to_string(),
+        filter: if filter.is_everything() { String::new() } else { filter.text().to_string() },
         filters: filters.clone(),
         partial: partial.clone(),
     };
@@ -275,7 +275,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     if explain {
         reading::explained(&timeline.work(), begun);
     }
-    let gaps = of_answer(timeline.missing(span.to_ns), &filter);
+    let gaps = export::of_answer(timeline.missing(span.to_ns), !filter.is_everything());
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
     Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial, filters })
 }
@@ -376,12 +376,6 @@ pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
             format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
         }
     }
-}
-
-/// What an answer lacks: of what is lost nobody knows whether the filter would have matched it.
-pub fn of_answer(gaps: Vec<Gap>, filter: &Filter) -> Vec<Gap> {
-    let least = |gap: Gap| if filter.is_everything() { gap.lost_min } else { 0 };
-    gaps.into_iter().map(|gap| Gap { lost_min: least(gap), ..gap }).collect()
 }
 
 /// What there is of an export that ended early.

@@ -27,7 +27,7 @@ use scope_ring::Timeline;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
 use scope_store::StoreTimeline;
-use scope_store::export::{Format, reason};
+use scope_store::export::{Format, of_answer, reason};
 use scope_store::listing;
 use scope_store::timeline::{Span, StoreInterfaces};
 use scope_store::unread::unread;
@@ -185,7 +185,7 @@ fn answer(text: Text) -> u8 {
     let round = Round { to_ns: span.to_ns, settled_ns: i64::MAX, last: true };
     selection.round(&mut timeline, round, &mut lines);
     timeline.end();
-    let gaps = export::of_answer(timeline.missing(span.to_ns), &filter);
+    let gaps = of_answer(timeline.missing(span.to_ns), !filter.is_everything());
     if explain {
         reading::explained(&timeline.work(), begun);
     }

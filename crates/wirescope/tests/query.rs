@@ -4,6 +4,8 @@
 mod run;
 
 use run::{Done, Place, finish, names, wirescope};
+use scope_packet::key::KEY_ENTRY_BYTES;
+use scope_packet::segment::FOOT_BYTES;
 use scope_store::StoredFile;
 use scope_testkit::oracle::{self, VlanRule, difference, every_tool_copies, tcpdump_selects};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record, frame};
@@ -226,7 +228,7 @@ fn what_cannot_be_asked_is_refused_before_anything_is_read() {
 fn losses_are_stated_whatever_the_filter_excludes() {
     let place = Place::new();
     let mut input = with_one_rare_host();
-    input.packets[9_990].lost_before = 12;
+    input.packets[9_999].lost_before = 12;
     keep(&place, &input);
     for filter in ["host 10.77.0.1", "host 10.9.9.9", "udp", ""] {
         let done = query(&place, &[filter, "--count", "--json"]);
@@ -237,4 +239,29 @@ fn losses_are_stated_whatever_the_filter_excludes() {
         assert_eq!((&lost["reason"], &lost["lost_max"]), (&"file".into(), &12.into()), "'{filter}': {count}");
         assert_eq!(lost["lost_min"], least, "'{filter}'");
     }
+}
+
+#[test]
+fn a_count_of_losses_in_a_damaged_page_is_not_believed() {
+    let place = Place::new();
+    let mut input = with_one_rare_host();
+    input.packets[9_999].lost_before = 12;
+    keep(&place, &input);
+    let file = first_file(&place);
+    let stored = StoredFile::open(File::open(&file).unwrap()).unwrap();
+    let last = stored.segments().last().unwrap();
+    let column_bytes = 8 + last.foot.packets as usize * KEY_ENTRY_BYTES + FOOT_BYTES;
+    let behind = last.offset + (stored.segment_bytes() - column_bytes) as u64;
+    let dropped_at = behind - 4 - 4 - 8; // in front of the block's length and the end of its options
+    let bytes = File::options().read(true).write(true).open(&file).unwrap();
+    let mut dropped = [0; 8];
+    bytes.read_exact_at(&mut dropped, dropped_at).unwrap();
+    assert_eq!(u64::from_le_bytes(dropped), 12);
+    bytes.write_all_at(&[99], dropped_at).unwrap();
+    let done = query(&place, &["host 10.77.0.1", "--count", "--json"]);
+    let count: Value = serde_json::from_str(&done.stdout).unwrap();
+    let missing: Vec<_> =
+        count["missing"].as_array().unwrap().iter().map(|gap| (&gap["reason"], &gap["lost_max"])).collect();
+    assert!(missing.contains(&(&Value::from("unreadable"), &Value::Null)), "{count}");
+    assert!(missing.iter().all(|(_, most)| **most != 99 && **most != 99 - 12), "{count}");
 }
