@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! timeline ─► piece ─► screen by key ─► inside the span? ─► filter ─► reorder buffer ─► consumer
-//!                                                            └ behind the span's end: kept aside, it may still grow
+//!                │                        └ behind the span's end: kept aside, it may still grow
+//!                └─► selected: the timeline did all that itself ──────┘
 //! ```
 //! Absent on purpose: files, their budget and their headers, and how long anybody waits. A consumer knows no
 //! segment, a timeline no filter.
@@ -59,6 +60,8 @@ pub struct Selection {
     from_ns: i64,
     /// Lane and number of a packet that belongs to it whatever the filter says.
     always: Option<(u32, u64)>,
+    /// By lane.
+    link_types: Vec<Option<LinkType>>,
     /// By lane; lanes of one link type have the same one.
     sieves: Vec<Option<Arc<Sieve>>>,
     waiting: Waiting,
@@ -83,6 +86,7 @@ impl Selection {
             engine,
             from_ns,
             always,
+            link_types: Vec::new(),
             sieves: Vec::new(),
             waiting: Waiting::default(),
             beyond: Beyond::default(),
@@ -148,6 +152,16 @@ impl Selection {
         consumer: &mut dyn Consumer,
     ) {
         let Some(link_type) = timeline.link_type(piece.lane) else { return };
+        let lane = piece.lane as usize;
+        self.link_types.resize(self.link_types.len().max(lane + 1), None);
+        self.link_types[lane] = Some(link_type);
+        if let Some(packets) = timeline.selected() {
+            for Candidate { packet, block, .. } in packets {
+                let position = Position { time_ns: block.time_ns(), lane: piece.lane, packet };
+                self.keep(position, link_type, block.bytes(), (piece.ordered, floor), consumer);
+            }
+            return self.release(floor, consumer);
+        }
         let sieve = self.sieve(piece.lane, link_type);
         let always = self.always.filter(|(lane, _)| *lane == piece.lane).map(|(_, packet)| packet);
         let Some(picked) = timeline.screen(sieve.keys(), always) else { return };
@@ -206,8 +220,8 @@ impl Selection {
     /// Hands on what waits and may go out.
     fn release(&mut self, floor: Floor, consumer: &mut dyn Consumer) {
         while let Some((position, block)) = self.waiting.pop(floor, self.bytes_max) {
-            if let Some(sieve) = self.sieves.get(position.lane as usize).and_then(Option::as_ref) {
-                consumer.packet(position, sieve.link_type(), &block);
+            if let Some(link_type) = self.link_types.get(position.lane as usize).copied().flatten() {
+                consumer.packet(position, link_type, &block);
             }
         }
     }

@@ -1,11 +1,13 @@
-//! A dump's filter for packets of one link type: their keys first, all of a segment at once, then the filter
-//! where those say maybe.
+//! The filter of a dump or a question, for packets of one link type: their keys first, all of a segment at once, then
+//! the filter where those say maybe.
 
 use scope_filter::{Filter, FilterEngine, FilterInput, Predicate};
 use scope_packet::{Headers, LinkType};
 use scope_ring::search::PATTERNS_MAX;
 use scope_ring::{Candidate, KeyTest};
-use std::sync::OnceLock;
+use scope_store::Sift;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for
@@ -21,6 +23,49 @@ pub(crate) struct Sieve {
     evaluated: AtomicU64,
     /// Why no machine code could be made of it.
     interpreted: OnceLock<String>,
+}
+
+/// A question's filter, for the threads that read a store: they share one sieve for each link type.
+pub struct StoreSift {
+    filter: Filter,
+    engine: FilterEngine,
+    sieves: RwLock<BTreeMap<LinkType, Arc<Sieve>>>,
+}
+
+impl StoreSift {
+    /// Of `filter`, which was compiled for the link types of what is read.
+    pub fn new(filter: Filter, engine: FilterEngine) -> Arc<StoreSift> {
+        Arc::new(StoreSift { filter, engine, sieves: RwLock::default() })
+    }
+
+    fn sieve(&self, link_type: LinkType) -> Arc<Sieve> {
+        let known = self.sieves.read().unwrap_or_else(PoisonError::into_inner).get(&link_type).cloned();
+        known.unwrap_or_else(|| {
+            let sieve = Arc::new(Sieve::new(&self.filter, self.engine, link_type));
+            let mut sieves = self.sieves.write().unwrap_or_else(PoisonError::into_inner);
+            sieves.entry(link_type).or_insert(sieve).clone()
+        })
+    }
+
+    /// Why no machine code could be made of the filter, where there should be some.
+    pub fn interpreted(&self) -> Option<String> {
+        let sieves = self.sieves.read().unwrap_or_else(PoisonError::into_inner);
+        sieves.values().find_map(|sieve| sieve.interpreted().map(String::from))
+    }
+}
+
+impl Sift for StoreSift {
+    fn keys(&self, link_type: LinkType) -> KeyTest {
+        self.sieve(link_type).keys().clone()
+    }
+
+    fn select(&self, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64 {
+        self.sieve(link_type).matches(candidates)
+    }
+
+    fn is_everything(&self) -> bool {
+        self.filter.is_everything()
+    }
 }
 
 /// Which keys a packet of this link type can have that `filter` matches: at least those.

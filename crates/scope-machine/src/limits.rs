@@ -1,5 +1,7 @@
 //! Limits of this process: files that it may have open, raised, as far as it may be, where many dumps are
-//! allowed at once; how far a file may grow.
+//! allowed at once; how far a file may grow; how much it stands back behind others.
+
+use rustix::process::{getpriority_process, setpriority_process};
 
 /// Files of a dump: its own, one for late packets, one to merge them into.
 const OF_A_DUMP: u64 = 3;
@@ -16,6 +18,17 @@ pub fn allow_dumps(dumps_max: usize) {
         limit.rlim_cur = wanted.min(limit.rlim_max);
         // SAFETY: as above. A refusal leaves the limit as it was.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
+/// Niceness of what may take longer: beside capture and the writers of stores it gets what they leave. The kernel gives
+/// its reads the lowest of the usual priorities, too.
+const NICE: i32 = 15;
+
+/// Stands back behind others, with all threads that are made from now on.
+pub fn stand_back() {
+    if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
+        let _ = setpriority_process(None, NICE); // refused to nobody
     }
 }
 

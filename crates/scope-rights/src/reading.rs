@@ -14,8 +14,10 @@ use std::path::Path;
 /// Calls that may be made with any arguments.
 #[rustfmt::skip]
 const FREE: &[&[c_long]] = &[
-    // The files that are read, and output that is open already.
-    &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_lseek, SYS_write, SYS_writev, SYS_fadvise64, SYS_close],
+    // The files that are read, and what is open already to be written. Reads by io_uring: a queue that was made,
+    // restricted to reading, before this list came into force; no new ones can be made or set up.
+    &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_preadv2, SYS_lseek, SYS_io_uring_enter],
+    &[SYS_write, SYS_writev, SYS_pwrite64, SYS_fadvise64, SYS_close],
     &[SYS_fcntl, SYS_getdents64, SYS_newfstatat, SYS_fstat, SYS_statx, SYS_readlinkat, SYS_getcwd, SYS_faccessat2],
     // Memory, threads and their end.
     &[SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk],
@@ -58,7 +60,7 @@ impl ReadingRights {
 }
 
 /// What those who also make files may call beside that: for files without a name, and giving them one.
-const MAKING: &[c_long] = &[SYS_linkat, SYS_fchmod, SYS_pwrite64, SYS_fdatasync, SYS_fsync];
+const MAKING: &[c_long] = &[SYS_linkat, SYS_fchmod, SYS_fdatasync, SYS_fsync];
 /// The same where a file system has no such files: a new file has another name until it is whole.
 const RENAMING: &[c_long] = &[SYS_renameat2, SYS_unlinkat];
 

@@ -84,7 +84,7 @@ pub use segments::{Missed, SegmentReader, Taken};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
 pub use summary::{Summaries, Summary};
-pub use timeline::{Candidate, Packets, Piece, Settled, Timeline};
+pub use timeline::{Candidate, Packets, Piece, Place, Settled, Timeline};
 pub use writer::{Append, LaneWriter};
 
 /// Lanes that one worker may open: one per link type.

@@ -7,6 +7,7 @@
 //!   next       piece after piece, by their smallest times
 //!   screen       which of its packets may match          summaries, then key entries
 //!   packets      these packets, lent in place            then blocks
+//!   selected     instead of both: packets for which the filter was evaluated already
 //!   done       the piece is let go
 //! wait       until more may have come
 //! missing    what the span lacks by now, and why
@@ -25,7 +26,8 @@
 //! - *Two steps.* Key entries come before blocks, so that a store reads from disk only pages with packets
 //!   that may match. What it can't read it omits from `packets` and states in `missing`.
 //! - *What may match.* The caller evaluates the filter, once and the same for all timelines. A timeline may
-//!   omit what can't match, and never what does.
+//!   omit what can't match, and never what does. One that reads with several threads is given that filter, and
+//!   evaluates it there: its pieces are `selected`.
 //! - *Rounds.* A span may still grow, and its end need not be settled: each round hands out what is new. Of a
 //!   store's all is settled, and one round is enough.
 //! - *Named pieces.* A piece has its segment's id and its packets' numbers: of two timelines that have the
@@ -60,6 +62,13 @@ pub trait Timeline {
 
     /// Lends those packets of the piece, which was screened.
     fn packets(&mut self, picked: Matches) -> Packets<'_>;
+
+    /// Lends the packets of the piece, where the timeline has evaluated the question's filter itself, and its span:
+    /// every one of them is wanted, they stand by time, and none that comes behind the piece is older. `None`: they
+    /// are to be screened.
+    fn selected(&mut self) -> Option<Packets<'_>> {
+        None
+    }
 
     /// The piece is finished: nothing of it is held any more.
     fn done(&mut self);
@@ -120,11 +129,28 @@ pub struct Candidate<'a> {
     pub block: PacketBlock<'a>,
 }
 
+/// Where one packet stands that was looked at before it is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its time, ns.
+    pub time_ns: i64,
+    /// Number in the lane.
+    pub packet: u64,
+    /// Its key.
+    pub key: KeyEntry,
+    /// Where its block begins, bytes.
+    pub at: u32,
+}
+
 /// Packets of one piece, lent: a walk through those that were picked, the next ones already on their way from
-/// memory.
+/// memory; or through a list of places.
 pub struct Packets<'a> {
-    first_packet: u64,
-    picked: Picked<'a, Matches>,
+    walk: Walk<'a>,
+}
+
+enum Walk<'a> {
+    Picked { first_packet: u64, picked: Picked<'a, Matches> },
+    Listed { places: std::slice::Iter<'a, Place>, blocks: &'a [u8] },
 }
 
 impl<'a> Packets<'a> {
@@ -134,14 +160,20 @@ impl<'a> Packets<'a> {
     /// Panics, when it is walked, where an entry leads to no block: a timeline that lends from a disk has
     /// checked it.
     pub fn new(first_packet: u64, column: Column<'a>, blocks: &'a [u8], picked: Matches) -> Packets<'a> {
-        Packets { first_packet, picked: Picked::new(column, Blocks::new(blocks), picked) }
+        let picked = Picked::new(column, Blocks::new(blocks), picked);
+        Packets { walk: Walk::Picked { first_packet, picked } }
+    }
+
+    /// Those of these places. A place that leads to no whole block ends the walk: its maker has checked it.
+    pub fn listed(places: &'a [Place], blocks: &'a [u8]) -> Packets<'a> {
+        Packets { walk: Walk::Listed { places: places.iter(), blocks } }
     }
 }
 
 impl Default for Packets<'_> {
     /// None.
     fn default() -> Self {
-        Packets::new(0, Column::new(&[]), &[], Matches::none(0))
+        Packets::listed(&[], &[])
     }
 }
 
@@ -150,7 +182,16 @@ impl<'a> Iterator for Packets<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Candidate<'a>> {
-        let (index, key, block) = self.picked.next_with_key()?;
-        Some(Candidate { packet: self.first_packet + u64::from(index), key, block })
+        match &mut self.walk {
+            Walk::Picked { first_packet, picked } => {
+                let (index, key, block) = picked.next_with_key()?;
+                Some(Candidate { packet: *first_packet + u64::from(index), key, block })
+            }
+            Walk::Listed { places, blocks } => {
+                let Place { packet, key, at, .. } = *places.next()?;
+                let block = PacketBlock::first(blocks.get(at as usize..)?)?;
+                Some(Candidate { packet, key, block })
+            }
+        }
     }
 }

@@ -183,9 +183,12 @@ struct Part<'a> {
     /// Bytes that are written already.
     flushed: u64,
     head_bytes: usize,
-    /// By run and the run's number: its number here, and packets.
-    interfaces: BTreeMap<([u8; 16], u32), (u32, u64)>,
-    described: Vec<HeadInterface>,
+    /// By run and the run's number: its number here.
+    interfaces: BTreeMap<([u8; 16], u32), u32>,
+    /// By its number here, with its packets.
+    described: Vec<(HeadInterface, u64)>,
+    /// By lane: the run's number of the interface that came last, and its number here.
+    latest: Vec<Option<(u32, u32)>>,
     packets: u64,
     last_ns: i64,
 }
@@ -292,18 +295,15 @@ impl<'a> Export<'a> {
             from_ns => from_ns,
         });
         let bytes = if record.is_empty() { block.len() } else { record.len() };
-        if let Some(part) = self.parts.get(&link_type)
-            && self.is_full(part, bytes as u64, time_ns, begin_ns)
-            && let Some(part) = self.parts.remove(&link_type)
-        {
-            let number = part.number + 1;
-            self.finish_part(part, time_ns.saturating_sub(1))?;
-            let next = self.begin_part(link_type, number, time_ns)?;
+        let is_full = self.parts.get(&link_type).map(|part| self.is_full(part, bytes as u64, time_ns, begin_ns));
+        if is_full != Some(false) {
+            let (mut number, mut from_ns) = (1, self.question.span.from_ns);
+            if let Some(part) = self.parts.remove(&link_type) {
+                (number, from_ns) = (part.number + 1, time_ns);
+                self.finish_part(part, time_ns.saturating_sub(1))?;
+            }
+            let next = self.begin_part(link_type, number, from_ns)?;
             self.parts.insert(link_type, next);
-        }
-        if !self.parts.contains_key(&link_type) {
-            let part = self.begin_part(link_type, 1, self.question.span.from_ns)?;
-            self.parts.insert(link_type, part);
         }
         let Some(part) = self.parts.get_mut(&link_type) else { return Ok(()) };
         match self.format {
@@ -320,10 +320,24 @@ impl<'a> Export<'a> {
         part.packets += 1;
         self.written.packets += 1;
         self.written.bytes += packet.data().len() as u64;
-        if part.buffer.len() < BUFFER_BYTES {
+        // Who reads a pipe gets the first packet at once.
+        let is_first = part.packets == 1 && matches!(part.sink, Sink::Pipe(_));
+        if part.buffer.len() < BUFFER_BYTES && !is_first {
             return Ok(());
         }
         part.flush().map_err(|error| part.unfinished(error))
+    }
+
+    /// Writes what was gathered for a pipe.
+    pub fn flush(&mut self) {
+        let is_pipe = matches!(self.target, Target::Pipe(_));
+        let failed = self.parts.values_mut().filter(|_| is_pipe).find_map(|part| {
+            let flushed = part.flush();
+            flushed.err().map(|error| part.unfinished(error))
+        });
+        if let Some(unfinished) = failed {
+            self.end_early(unfinished);
+        }
     }
 
     /// Whether the next packet, with so many bytes, doesn't belong into this file any more.
@@ -367,6 +381,7 @@ impl<'a> Export<'a> {
             head_bytes: 0,
             interfaces: BTreeMap::new(),
             described: Vec::new(),
+            latest: Vec::new(),
             packets: 0,
             last_ns: i64::MIN,
         };
@@ -557,20 +572,26 @@ impl Part<'_> {
 
     fn add(&mut self, key: ([u8; 16], u32), interface: &HeadInterface) -> u32 {
         let number = self.described.len() as u32;
-        self.described.push(interface.clone());
-        self.interfaces.insert(key, (number, 0));
+        self.described.push((interface.clone(), 0));
+        self.interfaces.insert(key, number);
         number
     }
 
     /// Its own number of the interface that lane `lane` calls `number`.
     fn interface(&mut self, interfaces: &StoreInterfaces, lane: u32, number: u32) -> u32 {
-        let Some((key, interface)) = interfaces.of(lane, number) else { return 0 };
-        if !self.interfaces.contains_key(&key) {
-            self.add(key, interface);
-        }
-        let Some((number, packets)) = self.interfaces.get_mut(&key) else { return 0 };
-        *packets += 1;
-        *number
+        let lane = lane as usize;
+        let own = match self.latest.get(lane).copied().flatten() {
+            Some((latest, own)) if latest == number => own,
+            _ => {
+                let Some((key, interface)) = interfaces.of(lane as u32, number) else { return 0 };
+                let own = self.interfaces.get(&key).copied().unwrap_or_else(|| self.add(key, interface));
+                self.latest.resize(self.latest.len().max(lane + 1), None);
+                self.latest[lane] = Some((number, own));
+                own
+            }
+        };
+        self.described[own as usize].1 += 1;
+        own
     }
 
     /// The number that its link type stands under: libpcap reads some only so where there are several.
@@ -581,13 +602,13 @@ impl Part<'_> {
 
     fn descriptions(&self) -> Vec<u8> {
         let mut blocks = Vec::new();
-        let none = [HeadInterface {
+        let none = HeadInterface {
             name: "none".to_string(),
             description: "no packets in this span".to_string(),
             link_type: self.link_type,
-        }];
-        let described = if self.described.is_empty() { &none[..] } else { &self.described };
-        for interface in described {
+        };
+        let none = self.described.is_empty().then_some(&none);
+        for interface in self.described.iter().map(|(interface, _)| interface).chain(none) {
             pcapng::interface(&mut blocks, self.number_of_type(), &interface.name, &interface.description);
         }
         blocks
@@ -610,11 +631,9 @@ impl Part<'_> {
     /// where they don't stand in front.
     fn end_pcapng(&mut self, facts: &str, end_ns: i64, lost: (u64, Option<u64>)) {
         let facts = if self.head_bytes == 0 { facts } else { "" };
-        let mut packets: Vec<u64> = vec![0; self.described.len().max(1)];
-        for (number, count) in self.interfaces.values() {
-            packets[*number as usize] = *count;
-        }
-        for (number, packets) in (0..).zip(packets) {
+        let none = self.described.is_empty().then_some(0);
+        let counts: Vec<u64> = self.described.iter().map(|(_, packets)| *packets).chain(none).collect();
+        for (number, packets) in (0..).zip(counts) {
             let dropped = if number == 0 { lost.1.unwrap_or(lost.0) } else { 0 };
             let comment = if number == 0 { facts } else { "" };
             pcapng::statistics_with(&mut self.buffer, number, end_ns, (packets + dropped, dropped), comment);

@@ -16,7 +16,10 @@
 //! | `hands`, `account`, `maker`, `mending` | a volume's segments, figures, files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
 //! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
-//! | [`timeline`], `sparse` | the packets of a span out of stores; a segment read in part |
+//! | [`timeline`] | the packets of a span out of stores |
+//! | [`sift`], [`fetch`] | what is asked of packets; reads that are under way |
+//! | `loaders`, `load`, `sparse` | threads that read ahead; one segment on its way; one read in part |
+//! | `merge`, `spill` | packets of many segments in one order; those that have no room in memory |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`], `unchained` | a line for each closed file, bound to the one before it; files of dead runs without one |
@@ -24,8 +27,6 @@
 //! | [`verify`] | whether captures of any kind are whole |
 //! | [`stall`] | whether a disk still answers |
 //! | [`disk`] | what the store asks of a file system |
-//!
-//! Absent for now: search.
 
 mod account;
 pub mod chain;
@@ -36,6 +37,7 @@ pub mod compose;
 pub mod dealer;
 pub mod disk;
 pub mod export;
+pub mod fetch;
 pub mod file;
 pub mod file_writer;
 pub mod files;
@@ -49,8 +51,11 @@ pub mod inventory;
 pub mod io;
 pub mod lanes;
 pub mod listing;
+mod load;
+mod loaders;
 mod maker;
 mod mending;
+mod merge;
 pub mod name;
 pub mod outgoing;
 pub mod record;
@@ -59,8 +64,10 @@ pub mod report;
 pub mod retain;
 pub mod salvage;
 pub mod segment;
+pub mod sift;
 pub mod slot;
 mod sparse;
+mod spill;
 pub mod stall;
 pub mod stored;
 pub mod timeline;
@@ -78,4 +85,5 @@ pub use listing::Listing;
 pub use report::{Amount, VolumeReport, VolumeState};
 pub use segment::{SegmentFault, Statistics, StoredSegment};
 pub use stored::{Facts, State, StoredError, StoredFile};
+pub use sift::Sift;
 pub use timeline::StoreTimeline;

@@ -1,112 +1,87 @@
-//! A closed segment read in part: its key column, and of its packets the pages in which those lie that may match.
+//! A closed segment read in part: its end, which has key column and foot, and where the packets lie that may match.
 //!
 //! ```text
 //! | blocks: only the pages of chosen packets are read | padding | column | foot |
-//!                                                               ◄── read first, each page held against its checksum
+//!                                                               ◄── the tail, each page held against its checksum
 //! ```
-//! Pages that aren't read stay untouched memory, which costs nothing. A page that isn't what was written takes its
-//! packets with it, and no others.
+//! A page that isn't what was written takes its packets with it, and no others.
 
 use crate::checks::{self, Hash, PAGE_BYTES};
+use crate::fetch::read_exact;
 use crate::listing::SegmentFacts;
 use crate::segment::{Statistics, column_bytes, foot_of, statistics_among};
 use scope_packet::key::KEY_ENTRY_BYTES;
-use scope_packet::pcapng::{KEY_COLUMN, PacketBlock, STATISTICS, STATISTICS_BYTES, le32};
+use scope_packet::pcapng::{KEY_COLUMN, STATISTICS, STATISTICS_BYTES, le32};
 use scope_packet::segment::{FOOT_BYTES, STATISTICS_MAX};
 use scope_ring::{Column, KeyTest};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
-/// What was read.
-pub(crate) struct Sparse {
-    /// The segment's beginning; what isn't read of it is zero.
-    pub blocks: Vec<u8>,
-    /// The key column's entries, as they lie: the last packet's first.
-    pub entries: Vec<u8>,
-    /// Packets that may match, and can be read, in the order in which they lie.
-    pub chosen: Vec<u32>,
-    /// Packets that may match, and lie in damaged pages.
-    pub damaged: u64,
-    /// Bytes of it that were read.
-    pub read: usize,
+/// The end of a segment, as it was written: from the page in which its column begins.
+pub(crate) struct Tail {
+    bytes: Vec<u8>,
+    packets: usize,
 }
 
-/// Reads what may match `keys`, of a segment whose foot and hash are known from the index.
+/// Where the tail of a segment begins.
 ///
 /// # Errors
-/// The system's, and whatever makes foot or column another than was written.
-pub(crate) fn read(
-    file: &File,
-    facts: &SegmentFacts,
-    keys: &KeyTest,
-    is_known: impl Fn(u32) -> bool,
-) -> io::Result<Sparse> {
-    let known = &facts.foot;
-    let column_at = column_at(facts)?;
-    let from = column_at / PAGE_BYTES * PAGE_BYTES;
-    let tail = read_tail(file, facts, from)?;
-    let (pages, foot_page) = tail.split_at(tail.len() - FOOT_BYTES);
-    let head = &pages[column_at - from..];
-    if le32(head, 0) != KEY_COLUMN || le32(head, 4) as usize != facts.bytes - column_at {
-        return Err(io::Error::other("no head of the key column"));
-    }
-    let entries = pages[pages.len() - known.packets as usize * KEY_ENTRY_BYTES..].to_vec();
-    let column = Column::new(&entries);
-    let block_bytes = known.block_bytes as usize;
-    let place = |index: u32| -> Option<Range<usize>> {
-        let begin = column.get(index).offset() as usize;
-        let last = index + 1 == known.packets;
-        let end = if last { block_bytes } else { column.get(index + 1).offset() as usize };
-        (begin < end && end <= block_bytes).then_some(begin..end)
-    };
-    let mut sparse =
-        Sparse { blocks: Vec::new(), entries: Vec::new(), chosen: Vec::new(), damaged: 0, read: tail.len() };
-    let mut places: Vec<(u32, Range<usize>)> = Vec::new();
-    for index in column.matches(keys) {
-        match place(index) {
-            Some(place) => places.push((index, place)),
-            None => return Err(io::Error::other("an entry of the column says another place of its packet")),
+/// The segment has no room for the column that its foot says.
+pub(crate) fn tail_from(facts: &SegmentFacts) -> io::Result<usize> {
+    Ok(column_at(facts)? / PAGE_BYTES * PAGE_BYTES)
+}
+
+impl Tail {
+    /// Out of the bytes from [`tail_from`] on, of a segment whose foot and hash are known from the index.
+    ///
+    /// # Errors
+    /// Whatever makes foot or column another than was written.
+    pub fn new(bytes: Vec<u8>, facts: &SegmentFacts) -> io::Result<Tail> {
+        let column_at = column_at(facts)?;
+        let from = tail_from(facts)?;
+        check_tail(&bytes, from, facts)?;
+        let head = &bytes[column_at - from..];
+        if le32(head, 0) != KEY_COLUMN || le32(head, 4) as usize != facts.bytes - column_at {
+            return Err(io::Error::other("no head of the key column"));
         }
+        Ok(Tail { bytes, packets: facts.foot.packets as usize })
     }
-    if places.is_empty() {
-        return Ok(sparse);
+
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
-    sparse.blocks = vec![0; block_bytes.next_multiple_of(PAGE_BYTES)];
-    let mut damaged: Vec<usize> = Vec::new();
-    for run in runs(&places) {
-        let stretch = &mut sparse.blocks[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
-        file.read_exact_at(stretch, facts.offset + (run.start * PAGE_BYTES) as u64)?;
-        sparse.read += stretch.len();
-        let numbered = stretch.chunks_exact(PAGE_BYTES).zip(run.start..);
-        damaged.extend(
-            numbered.filter(|(page, at)| !checks::page_is_whole(page, *at, foot_page)).map(|(_, at)| at),
-        );
+
+    /// The foot's page.
+    pub fn foot_page(&self) -> &[u8] {
+        &self.bytes[self.bytes.len() - FOOT_BYTES..]
     }
-    for (index, place) in places {
-        let mut pages = place.start / PAGE_BYTES..=(place.end - 1) / PAGE_BYTES;
-        if pages.any(|page| damaged.binary_search(&page).is_ok()) {
-            sparse.damaged += 1;
-            continue;
-        }
-        let block = PacketBlock::first(&sparse.blocks[place.clone()]).filter(|block| {
-            let total = block.bytes().len();
-            total == place.len()
-                && le32(block.bytes(), total - 4) as usize == total
-                && (known.min_ns..=known.max_ns).contains(&block.time_ns())
-        });
-        let Some(block) = block else { return Err(io::Error::other("no whole packet block")) };
-        if !is_known(block.interface()) {
-            let number = block.interface();
-            return Err(io::Error::other(format!(
-                "a packet has interface {number}, which no head describes"
-            )));
-        }
-        sparse.chosen.push(index);
+
+    /// The key column.
+    pub fn column(&self) -> Column<'_> {
+        let end = self.bytes.len() - FOOT_BYTES;
+        Column::new(&self.bytes[end - self.packets * KEY_ENTRY_BYTES..end])
     }
-    sparse.entries = entries;
-    Ok(sparse)
+
+    /// The packets that may match, by index, each with the bytes of its block.
+    ///
+    /// # Errors
+    /// An entry leads nowhere.
+    pub fn chosen(&self, facts: &SegmentFacts, keys: &KeyTest) -> io::Result<Vec<(u32, Range<usize>)>> {
+        let column = self.column();
+        let block_bytes = facts.foot.block_bytes as usize;
+        let place = |index: u32| {
+            let begin = column.get(index).offset() as usize;
+            let last = index + 1 == facts.foot.packets;
+            let end = if last { block_bytes } else { column.get(index + 1).offset() as usize };
+            match begin < end && end <= block_bytes {
+                true => Ok((index, begin..end)),
+                false => Err(io::Error::other("an entry of the column says another place of its packet")),
+            }
+        };
+        column.matches(keys).into_iter().map(place).collect()
+    }
 }
 
 /// What the statistics blocks of a closed segment say, read by themselves: they stand in front of the column. One from
@@ -141,7 +116,13 @@ fn column_at(facts: &SegmentFacts) -> io::Result<usize> {
 /// Reads a segment from a page on, the foot included, and holds each page against its checksum.
 fn read_tail(file: &File, facts: &SegmentFacts, from: usize) -> io::Result<Vec<u8>> {
     let mut tail = vec![0; facts.bytes - from];
-    file.read_exact_at(&mut tail, facts.offset + from as u64)?;
+    read_exact(file, facts.offset + from as u64, &mut tail)?;
+    check_tail(&tail, from, facts)?;
+    Ok(tail)
+}
+
+/// Whether these are the last bytes of the segment, from that page on.
+fn check_tail(tail: &[u8], from: usize, facts: &SegmentFacts) -> io::Result<()> {
     let (pages, foot_page) = tail.split_at(tail.len() - FOOT_BYTES);
     let is_foot = checks::foot_is_whole(foot_page, facts.bytes)
         && checks::stored_hash(foot_page) == facts.hash
@@ -154,19 +135,6 @@ fn read_tail(file: &File, facts: &SegmentFacts, from: usize) -> io::Result<Vec<u
         Some((_, index)) => {
             Err(io::Error::other(format!("page {index} of 4 KiB, which has keys or counts, is damaged")))
         }
-        None => Ok(tail),
+        None => Ok(()),
     }
-}
-
-/// The pages of these packets, as runs of neighbours.
-fn runs(places: &[(u32, Range<usize>)]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (_, place) in places {
-        let (from, to) = (place.start / PAGE_BYTES, (place.end - 1) / PAGE_BYTES + 1);
-        match runs.last_mut() {
-            Some(run) if from <= run.end => run.end = run.end.max(to),
-            _ => runs.push(from..to),
-        }
-    }
-    runs
 }

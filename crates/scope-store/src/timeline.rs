@@ -1,47 +1,52 @@
-//! Stores as a timeline: the packets of a span, piece by piece out of their files, and what is missing.
+//! Stores as a timeline: the packets of a span, by time, out of their files, and what is missing.
 //!
 //! ```text
-//! listings ─► segments that touch the span, each once ─► heap by the time of the next packet
-//!                                                           pop: read, check, take so many bytes of it, push the rest
+//! listings ─► segments that touch the span, each once, by their smallest times ─► loaders: read, check, filter
+//!                                                                                   │ in this order
+//!                                              stretches, by time, lane, number ◄── merge
 //! ```
-//! A piece is the part of a segment that comes next: at most as much as leaves room for a piece of every
-//! other segment that lies in time beside it, so that a merge by pieces needs bounded memory however many lanes
-//! and runs there are. Where times step back inside a segment its packets come by time all the same.
-//!
-//! Segments are read whole, checked, and kept (packets and keys only) until they are finished, as far as there
-//! is room; a segment that had to go is read again. What can't be read is left out and stated.
+//! A segment is read when the merge comes to its smallest time, and a little ahead of that. What lies in time
+//! beside each other waits in the merge, whose memory is bounded however many lanes and runs there are. Where
+//! times step back inside a segment its packets come by time all the same. What can't be read is left out and
+//! stated.
 //!
 //! Where few keys are searched for, segments whose summary can't hold them are passed over, and of the others only
 //! the key column is read and the pages in which packets lie that may match.
 
-use crate::checks::Hash;
+use crate::fetch::Fetch;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
-use crate::listing::{self, Keys, Listed, Listing, SegmentFacts};
+use crate::listing::{self, Listed, Listing, SegmentFacts};
+use crate::load::{self, Effort, Loaded, Outcome, Wanted};
+use crate::loaders::Loaders;
+use crate::merge::{Merge, Stretch};
 use crate::name::{FileName, begin_of_run, day_ns};
 use crate::segment::StoredSegment;
-use crate::sparse::{self, Sparse};
+use crate::sift::Sift;
+use crate::sparse;
+use crate::spill::{Rank, Spill};
 use crate::unread::unread;
 use crate::volume::Store;
 use scope_fault::Fault;
-use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::segment::{Foot, SegmentId};
-use scope_packet::{Gap, GapReason, LinkType, Moment, pcapng};
-use scope_ring::{Column, KeyTest, Matches, Packets, Piece, Settled, Timeline};
+use scope_packet::{Gap, GapReason, LinkType, Moment};
+use scope_ring::{KeyTest, Matches, Packets, Piece, Settled, Timeline};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Bytes of segments that are kept for their next piece, beside the one that is read.
-const KEPT_BYTES_MAX: usize = 96 << 20;
-/// What a packet that waits for its turn takes beside its block, about.
-const WAITING_ENTRY_BYTES: usize = 96;
+/// Memory for a question, unless another size is given.
+pub const MEMORY_BYTES: usize = 256 << 20;
+/// The least that a question needs.
+pub const MEMORY_BYTES_MIN: usize = 64 << 20;
+/// A thread reads so many bytes ahead, at most.
+const AHEAD_BYTES_MAX: usize = 32 << 20;
 /// Files that stay open from the beginning: they are read to their end even if retention deletes them.
 const OPEN_MAX: usize = 512;
 
@@ -52,6 +57,37 @@ pub struct Span {
     pub from_ns: i64,
     /// Up to this time, ns, which belongs to it.
     pub to_ns: i64,
+}
+
+/// What a question may use.
+#[derive(Debug)]
+pub struct Means {
+    /// Reads of the threads that read: one each, at least one.
+    pub fetches: Vec<Fetch>,
+    /// Memory for packets, bytes, at least [`MEMORY_BYTES_MIN`].
+    pub memory_bytes: usize,
+    /// A file without a name, for packets that have no room in memory.
+    pub spill: Option<File>,
+    /// Only [`StoreTimeline::counted`] and the rest of the packets are wanted: what feet say is not read.
+    pub counts_only: bool,
+}
+
+/// What feet say of segments that are wanted whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Captured bytes.
+    pub bytes: u64,
+    /// Smallest and largest time, ns.
+    pub span_ns: Option<(i64, i64)>,
+}
+
+impl Default for Means {
+    /// One thread, no file.
+    fn default() -> Means {
+        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: None, counts_only: false }
+    }
 }
 
 /// The interfaces of all runs, by lane of the timeline.
@@ -77,6 +113,16 @@ impl StoreInterfaces {
         Some(((run, number), self.known.get(&(run, link_type, number))?))
     }
 
+    /// Whether an interface that a packet of this segment names is known.
+    pub(crate) fn check(&self, foot: &Foot, number: u32) -> io::Result<()> {
+        match self.known.contains_key(&(foot.run_id, foot.link_type, number)) {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "a packet has interface {number}, which no head describes"
+            ))),
+        }
+    }
+
     /// All that may have packets of this link type, as (run, number).
     pub fn all(&self, link_type: LinkType) -> impl Iterator<Item = (([u8; 16], u32), &HeadInterface)> {
         let of_type = self.known.iter().filter(move |((_, of, _), _)| *of == link_type);
@@ -93,33 +139,6 @@ struct Segment {
     facts: SegmentFacts,
 }
 
-/// Where its next packet stands in time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Next {
-    min_ns: i64,
-    lane: u32,
-    sequence: u64,
-    /// Its number in the list of segments.
-    segment: usize,
-    /// So many of its packets are out.
-    taken: usize,
-}
-
-/// A segment's packets and keys.
-struct Loaded {
-    blocks: Vec<u8>,
-    /// As they lay: the last packet's first.
-    entries: Vec<u8>,
-    /// The packets that can be wanted, by time, where that aren't all of them as they lie.
-    order: Option<Vec<u32>>,
-    /// Whether times among these never step back.
-    ordered: bool,
-    /// Bytes of memory that it takes.
-    bytes: usize,
-    /// When it is needed next.
-    next: Next,
-}
-
 /// What was read and passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -129,65 +148,79 @@ pub struct Work {
     pub skipped: u64,
     /// Those of which no key matched.
     pub unmatched: u64,
+    /// Those that were counted by their foot.
+    pub by_foot: u64,
     /// Segments read in part, and whole.
     pub in_part: u64,
     /// As above.
     pub whole: u64,
     /// Bytes of segments that were read.
     pub bytes: u64,
-}
-
-/// The piece that is lent.
-struct Current {
-    segment: usize,
-    from: usize,
-    to: usize,
-    /// The segment has no other.
-    is_last: bool,
+    /// Bytes that waited in a file.
+    pub spilled_bytes: u64,
+    /// Of all threads together: for reads, and to check, filter and sort.
+    pub waiting: Duration,
+    /// As above.
+    pub evaluating: Duration,
 }
 
 struct SourceFile {
     store: usize,
     name: FileName,
-    open: Option<File>,
+    open: Option<Arc<File>>,
+    /// It has less than the lanes had: a filter or a snap length made its segments.
+    is_composed: bool,
     /// Why its lanes lack packets, where only statistics say so.
     drops_as: GapReason,
 }
 
-impl SourceFile {
+/// Files of stores.
+struct Files {
+    stores: Vec<Store>,
+    files: Vec<SourceFile>,
+}
+
+impl Files {
     /// The file, open: it may have been kept so.
-    fn open(&self, stores: &[Store]) -> io::Result<File> {
-        match &self.open {
-            Some(open) => open.try_clone(),
-            None => listing::open(stores[self.store].folder(), &self.name),
+    fn open(&self, file: usize) -> io::Result<Arc<File>> {
+        let SourceFile { store, name, open, .. } = &self.files[file];
+        match open {
+            Some(open) => Ok(open.clone()),
+            None => listing::open(self.stores[*store].folder(), name).map(unhurried),
         }
     }
+
+    /// Where this stands that is in a store.
+    fn path(&self, store: usize, below: &Path) -> PathBuf {
+        self.stores[store].folder().path().join(below)
+    }
+}
+
+/// A file of which pages that are read aren't meant to stay, where the kernel knows no other way.
+fn unhurried(file: File) -> Arc<File> {
+    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::NoReuse);
+    Arc::new(file)
 }
 
 /// The packets of a span out of one store or several.
 pub struct StoreTimeline {
-    stores: Vec<Store>,
-    files: Vec<SourceFile>,
+    files: Arc<Files>,
     segments: Vec<Segment>,
     /// Other copies of a segment, by that which is read.
     copies: HashMap<usize, Vec<usize>>,
     interfaces: Arc<StoreInterfaces>,
-    heap: BinaryHeap<Reverse<Next>>,
     span: Span,
-    /// What may wait in the merge, and what of a segment is one piece at most.
-    waiting_bytes: usize,
-    piece_bytes: usize,
-    kept: HashMap<usize, Loaded>,
-    current: Option<Current>,
+    /// Segments that aren't merged yet, by their smallest times.
+    pending: VecDeque<usize>,
+    loaders: Option<Loaders>,
+    merge: Merge,
     stop: Arc<AtomicBool>,
     losses: Losses,
     damages: Vec<Damaged>,
     heard: Option<(i64, i64)>,
     partial: Vec<(Partial, u64)>,
-    slot: Vec<u8>,
-    /// What is searched for, where that isn't everything.
-    keys: BTreeMap<LinkType, KeyTest>,
     work: Work,
+    counted: Counted,
 }
 
 /// What is missing, as far as it is known.
@@ -229,41 +262,40 @@ pub struct Damaged {
 }
 
 impl StoreTimeline {
-    /// Of these stores the packets of `span`, at least those whose keys pass `keys`, for which the stores were
-    /// listed. What waits in a merge of its pieces takes at most about `waiting_bytes`. Once `stop` is set no
-    /// further piece comes.
+    /// Of these stores the packets of `span` that `sift` matches, for whose keys the stores were listed, with what
+    /// `means` has. Once `stop` is set no further piece comes.
     pub fn new(
         stores: Vec<(Store, Listing)>,
         span: Span,
-        keys: Keys<'_>,
-        waiting_bytes: usize,
+        sift: Arc<dyn Sift>,
+        means: Means,
         stop: Arc<AtomicBool>,
     ) -> StoreTimeline {
+        let memory_bytes = means.memory_bytes;
         let mut timeline = StoreTimeline {
-            stores: Vec::new(),
-            files: Vec::new(),
+            files: Arc::new(Files { stores: Vec::new(), files: Vec::new() }),
             segments: Vec::new(),
             copies: HashMap::new(),
             interfaces: Arc::default(),
-            heap: BinaryHeap::new(),
             span,
-            waiting_bytes,
-            piece_bytes: 0,
-            kept: HashMap::new(),
-            current: None,
+            pending: VecDeque::new(),
+            loaders: None,
+            merge: Merge::new(memory_bytes / 4, Spill::new(means.spill)),
             stop,
             losses: Losses::default(),
             damages: Vec::new(),
             heard: None,
             partial: Vec::new(),
-            slot: Vec::new(),
-            keys: BTreeMap::new(),
             work: Work::default(),
+            counted: Counted::default(),
         };
-        let mut plan = Plan::default();
-        for (number, (store, listing)) in stores.into_iter().enumerate() {
+        let (mut plan, mut listings) = (Plan::default(), Vec::new());
+        for (store, listing) in stores {
             plan.lanes.give(store.id().0);
-            timeline.stores.push(store);
+            timeline.planned().stores.push(store);
+            listings.push(listing);
+        }
+        for (number, listing) in listings.into_iter().enumerate() {
             for (day, error) in &listing.unread {
                 timeline.add_unread(number, day, error, &listing.files);
             }
@@ -287,15 +319,78 @@ impl StoreTimeline {
         let partial = plan.lanes.partial();
         timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
         timeline.begin(plan);
-        let types: BTreeSet<LinkType> = timeline.interfaces.lanes.iter().map(|lane| lane.link_type).collect();
-        let tests = types.into_iter().map(|link_type| (link_type, keys(link_type)));
-        timeline.keys = tests.filter(|(_, test)| *test != KeyTest::all()).collect();
+        if means.counts_only && sift.is_everything() {
+            timeline.count_by_feet();
+        }
+        timeline.read(sift, means.fetches, memory_bytes / 4);
         timeline
+    }
+
+    /// Counts the segments that are wanted whole, where the next one of the lane says how many bytes they have. What a
+    /// volume composed has the feet of the lane, not its own.
+    fn count_by_feet(&mut self) {
+        let place = |foot: &Foot| (foot.run_id, foot.lane, foot.sequence);
+        let begins: HashMap<_, (u64, u64)> = self
+            .segments
+            .iter()
+            .filter(|segment| !self.files.files[segment.file].is_composed)
+            .map(|segment| &segment.facts.foot)
+            .map(|foot| (place(foot), (foot.first_packet, foot.bytes_before)))
+            .collect();
+        let mut rest = VecDeque::new();
+        for number in std::mem::take(&mut self.pending) {
+            let Segment { file, facts, .. } = &self.segments[number];
+            let foot = &facts.foot;
+            let is_inside = foot.min_ns >= self.span.from_ns && foot.max_ns <= self.span.to_ns;
+            let is_told = is_inside && !facts.is_open && !self.files.files[*file].is_composed;
+            // One that was cut short has fewer packets than lie between the two.
+            let end = foot.first_packet + u64::from(foot.packets);
+            let next = begins.get(&(foot.run_id, foot.lane, foot.sequence + 1));
+            let next = next.filter(|(first_packet, _)| is_told && *first_packet == end);
+            let Some(bytes) = next.and_then(|(_, bytes)| bytes.checked_sub(foot.bytes_before)) else {
+                rest.push_back(number);
+                continue;
+            };
+            let (min_ns, max_ns) = self.counted.span_ns.unwrap_or((foot.min_ns, foot.max_ns));
+            self.counted = Counted {
+                packets: self.counted.packets + u64::from(foot.packets),
+                bytes: self.counted.bytes + bytes,
+                span_ns: Some((min_ns.min(foot.min_ns), max_ns.max(foot.max_ns))),
+            };
+            self.work.by_foot += 1;
+        }
+        self.pending = rest;
+    }
+
+    /// What was counted without reading it, and doesn't come as packets: see [`Means::counts_only`].
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Files and stores, while nobody else has them.
+    fn planned(&mut self) -> &mut Files {
+        Arc::get_mut(&mut self.files).expect("no thread reads before all is planned")
+    }
+
+    /// Begins to read.
+    fn read(&mut self, sift: Arc<dyn Sift>, fetches: Vec<Fetch>, room_bytes: usize) {
+        let types: BTreeSet<LinkType> = self.interfaces.lanes.iter().map(|lane| lane.link_type).collect();
+        let tests = types.into_iter().map(|link_type| (link_type, sift.keys(link_type)));
+        let keys = tests.filter(|(_, test)| *test != KeyTest::all()).collect();
+        let (span, interfaces) = (self.span, self.interfaces.clone());
+        let wanted = Wanted { span, sift, keys, interfaces, spare: Arc::default() };
+        let (files, of): (_, Vec<usize>) =
+            (self.files.clone(), self.segments.iter().map(|segment| segment.file).collect());
+        let order = self.pending.iter().map(|&number| (number, self.segments[number].facts)).collect();
+        let ahead_bytes = room_bytes.min(AHEAD_BYTES_MAX * fetches.len());
+        let open = Box::new(move |segment: usize| files.open(of[segment]));
+        self.loaders = Some(Loaders::begin(order, wanted, open, fetches, ahead_bytes, self.stop.clone()));
     }
 
     /// What was read by now.
     pub fn work(&self) -> Work {
-        self.work
+        let waiting = self.loaders.as_ref().map_or(Duration::ZERO, Loaders::waited);
+        Work { spilled_bytes: self.merge.spilled_bytes(), waiting, ..self.work }
     }
 
     /// The interfaces of its packets.
@@ -319,9 +414,9 @@ impl StoreTimeline {
         &self.damages
     }
 
-    /// Packets of all segments that touch the span, at most.
+    /// Packets of all segments that touch the span and may match, at most.
     pub fn packets_max(&self) -> u64 {
-        self.heap.iter().map(|Reverse(next)| u64::from(self.segments[next.segment].facts.foot.packets)).sum()
+        self.pending.iter().map(|&number| u64::from(self.segments[number].facts.foot.packets)).sum()
     }
 
     /// What the folder of a day has that can't be read may reach up to the begin of the next file.
@@ -330,13 +425,8 @@ impl StoreTimeline {
         let behind = files.iter().map(|file| file.name.first_ns()).filter(|&begin| begin > day_end_ns);
         let span_ns = (from_ns, behind.min().map_or(i64::MAX, |next_ns| next_ns - 1));
         if self.touches(span_ns) {
-            self.damage(store, unread(&self.path(store, day), error), None, span_ns);
+            self.damage(store, unread(&self.files.path(store, day), error), None, span_ns);
         }
-    }
-
-    /// Where this stands that is in a store.
-    fn path(&self, store: usize, below: &Path) -> PathBuf {
-        self.stores[store].folder().path().join(below)
     }
 
     fn add(&mut self, store: usize, listed: Listed, until_ns: i64, plan: &mut Plan) {
@@ -344,10 +434,10 @@ impl StoreTimeline {
         let contents = match contents {
             Ok(contents) => contents,
             Err(cause) => {
-                let volume = self.stores[store].id().0;
+                let volume = self.files.stores[store].id().0;
                 plan.lanes.add_unread(volume, &name);
                 let span_ns = (name.first_ns(), until_ns);
-                let fault = cause.fault(&self.path(store, &name.path()));
+                let fault = cause.fault(&self.files.path(store, &name.path()));
                 self.damage(store, fault, Some(0), span_ns);
                 plan.unbounded.push(((name.run(), volume, name.number()), self.damages.len() - 1, span_ns));
                 return;
@@ -365,7 +455,7 @@ impl StoreTimeline {
                 _ => ((contents.unread == 0).then_some(0), (first_ns, max_ns)),
             };
             if self.touches(span_ns) {
-                let path = self.path(store, &name.path());
+                let path = self.files.path(store, &name.path());
                 let fault = Fault::of_thing(path.to_string_lossy()).cause(cause.to_string());
                 self.damage(store, fault, lost.or(Some(0)), span_ns);
                 if let Some(damaged) = self.damages.last_mut() {
@@ -380,18 +470,20 @@ impl StoreTimeline {
         if let Some(damage) = &contents.head
             && whole.is_some_and(|span_ns| self.touches(span_ns))
         {
-            let path = self.path(store, &name.path());
+            let path = self.files.path(store, &name.path());
             let fault = Fault::of_thing(path.to_string_lossy()).cause(damage.to_string());
             self.damage(store, fault, Some(0), whole.unwrap_or_default());
         }
         if !whole.is_some_and(|span_ns| self.touches(span_ns)) {
             return;
         }
-        let file = self.files.len();
-        let open =
-            (file < OPEN_MAX).then(|| listing::open(self.stores[store].folder(), &name).ok()).flatten();
+        let file = self.files.files.len();
+        let may_stay = file < OPEN_MAX;
+        let open = may_stay.then(|| listing::open(self.files.stores[store].folder(), &name).ok()).flatten();
+        let open = open.map(unhurried);
         let drops_as = contents.interfaces.first().map_or(GapReason::Kernel, HeadInterface::drops_as);
-        self.files.push(SourceFile { store, name, open, drops_as });
+        let is_composed = !contents.filter.is_empty() || contents.snap > 0;
+        self.planned().files.push(SourceFile { store, name, open, is_composed, drops_as });
         if contents.head.as_ref().is_some_and(|damage| damage.mended_at.is_none()) {
             plan.headless.push(file);
         }
@@ -432,7 +524,7 @@ impl StoreTimeline {
         min_ns <= self.span.to_ns && max_ns >= self.span.from_ns
     }
 
-    /// Numbers lanes by run, chooses among copies, and sets out.
+    /// Numbers lanes by run, and chooses among copies.
     fn begin(&mut self, mut plan: Plan) {
         let mut runs: BTreeMap<[u8; 16], i64> = BTreeMap::new();
         for ((run, _), (begin_ns, _)) in &plan.lane_begins {
@@ -452,35 +544,22 @@ impl StoreTimeline {
         self.name_unknown(&mut plan);
         plan.candidates.sort_unstable();
         let mut chosen: Option<(SegmentId, usize)> = None;
-        let (mut ends, mut lasts) = (Vec::new(), Vec::new());
+        let (mut order, mut lasts): (Vec<(Rank, usize)>, Vec<_>) = (Vec::new(), Vec::new());
         for (id, _, _, _, at) in plan.candidates {
             match chosen {
                 Some((known, first)) if known == id => self.copies.entry(first).or_default().push(at),
                 _ => {
                     chosen = Some((id, at));
                     let Segment { lane, facts, .. } = &self.segments[at];
-                    let (min_ns, max_ns) = (facts.foot.min_ns, facts.foot.max_ns);
-                    ends.extend([(min_ns, 0), (max_ns, 1)]);
                     if plan.lanes.is_last(&facts.foot) {
                         lasts.push((self.segments[at].file, *facts));
                     }
-                    self.heap.push(Reverse(Next {
-                        min_ns,
-                        lane: *lane,
-                        sequence: id.sequence,
-                        segment: at,
-                        taken: 0,
-                    }));
+                    order.push(((facts.foot.min_ns, *lane, facts.foot.first_packet), at));
                 }
             }
         }
-        ends.sort_unstable();
-        let (mut beside, mut most) = (0_usize, 1);
-        for (_, end) in ends {
-            beside = if end == 0 { beside + 1 } else { beside.saturating_sub(1) };
-            most = most.max(beside);
-        }
-        self.piece_bytes = self.waiting_bytes / most;
+        order.sort_unstable();
+        self.pending = order.into_iter().map(|(_, at)| at).collect();
         lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts, true));
         let passed = plan.skipped.values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot));
         passed.for_each(|(file, facts)| self.look_behind(*file, facts, false));
@@ -505,12 +584,12 @@ impl StoreTimeline {
 
     /// Interfaces of packets in files whose head is damaged, where no other head of the run describes them.
     fn name_unknown(&mut self, plan: &mut Plan) {
+        let mut slot = Vec::new();
         for segment in self.segments.iter().filter(|segment| plan.headless.contains(&segment.file)) {
-            let opened = self.files[segment.file].open(&self.stores);
+            let opened = self.files.open(segment.file);
             // What can't be read is stated when its turn comes.
-            let Ok(stored) = opened.and_then(|file| checked(&file, &segment.facts, &mut self.slot)) else {
-                continue;
-            };
+            let read = opened.and_then(|file| load::checked(&file, &segment.facts, &mut slot));
+            let Some(stored) = read.ok().and_then(|()| StoredSegment::new(&slot).ok()) else { continue };
             let foot = &segment.facts.foot;
             for number in stored.packets().map(|block| block.interface()) {
                 let unknown = || HeadInterface {
@@ -528,7 +607,7 @@ impl StoreTimeline {
             let (lost_min, lost_max) = (packets.unwrap_or(0), packets);
             self.losses.add([Gap { from_ns, to_ns, reason: GapReason::Unreadable, lost_min, lost_max }]);
         }
-        let store = self.stores[store].folder().path().to_path_buf();
+        let store = self.files.stores[store].folder().path().to_path_buf();
         self.damages.push(Damaged { fault, store, packets, is_cut: false });
     }
 
@@ -539,8 +618,8 @@ impl StoreTimeline {
         if facts.is_open {
             return; // it has none yet
         }
-        let source = &self.files[file];
-        let read = source.open(&self.stores).and_then(|opened| sparse::statistics(&opened, facts));
+        let drops_as = self.files.files[file].drops_as;
+        let read = self.files.open(file).and_then(|opened| sparse::statistics(&opened, facts));
         let Ok(said) = read else {
             if !has_turn {
                 let (from_ns, to_ns, reason) = (foot.min_ns, foot.max_ns, GapReason::Unreadable);
@@ -554,91 +633,108 @@ impl StoreTimeline {
         if lost > 0 {
             let until_ns = said.iter().map(|said| said.time_ns).max();
             let to_ns = until_ns.unwrap_or(foot.max_ns).max(foot.max_ns);
-            let (from_ns, reason) = (foot.min_ns, source.drops_as);
+            let (from_ns, reason) = (foot.min_ns, drops_as);
             self.losses.add([Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) }]);
         }
     }
 
-    /// Reads the packets of a segment, unless they are kept.
-    fn load(&mut self, next: Next) -> io::Result<()> {
-        if let Some(loaded) = self.kept.get_mut(&next.segment) {
-            loaded.next = next;
-            return Ok(());
+    /// The next segment comes in, read.
+    fn take(&mut self, number: usize) {
+        let Some(outcome) = self.loaders.as_ref().and_then(|loaders| loaders.take(number)) else { return };
+        if let Some(loaded) = self.received(number, outcome) {
+            let lane = self.segments[number].lane;
+            if let Err(cause) = self.merge.add(lane, loaded) {
+                self.fail_spilling(&cause);
+            }
         }
-        let Segment { file, facts, .. } = &self.segments[next.segment];
-        let source = self.files[*file].open(&self.stores)?;
-        let test = self.keys.get(&facts.foot.link_type);
-        let loaded = match test.filter(|_| !facts.is_open && facts.hash != Hash::NONE) {
-            Some(test) => {
-                let (run, link_type) = (facts.foot.run_id, facts.foot.link_type);
-                let is_known = |number| self.interfaces.known.contains_key(&(run, link_type, number));
-                let sparse = sparse::read(&source, facts, test, is_known)?;
-                self.work.in_part += 1;
-                self.work.bytes += sparse.read as u64;
-                self.work.unmatched += u64::from(sparse.chosen.is_empty() && sparse.damaged == 0);
-                let damaged = sparse.damaged;
-                let loaded = Loaded::in_part(sparse, &facts.foot, next);
-                if damaged > 0 && next.taken == 0 {
-                    self.tell_of_pages(next, damaged);
-                }
-                loaded
-            }
-            None => {
-                let (blocks, entries) = read(&source, facts, &self.interfaces, &mut self.slot)?;
-                self.work.whole += 1;
-                self.work.bytes += facts.bytes as u64;
-                Loaded::whole(blocks, entries, &facts.foot, next)
-            }
+    }
+
+    /// What became of a segment: its packets, or those of a copy.
+    fn received(&mut self, number: usize, outcome: Outcome) -> Option<Loaded> {
+        let Outcome { loaded, damaged, effort } = outcome;
+        let Effort { read_bytes, is_whole, is_unmatched, evaluating } = effort;
+        self.work.bytes += read_bytes;
+        self.work.evaluating += evaluating;
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(cause) => return self.fail(number, &cause),
         };
-        self.make_room(loaded.bytes);
-        self.kept.insert(next.segment, loaded);
-        Ok(())
+        self.work.whole += u64::from(is_whole);
+        self.work.in_part += u64::from(!is_whole);
+        self.work.unmatched += u64::from(is_unmatched);
+        if damaged == 0 {
+            return Some(loaded);
+        }
+        let copy = self.whole_copy(number);
+        self.tell_of_pages(number, if copy.is_some() { 0 } else { damaged });
+        copy.or(Some(loaded))
+    }
+
+    /// Another copy of a segment with damaged pages, if that has all of it.
+    fn whole_copy(&mut self, number: usize) -> Option<Loaded> {
+        let packets = self.segments[number].facts.foot.packets;
+        for copy in self.copies.remove(&number).unwrap_or_default() {
+            let facts = self.segments[copy].facts;
+            let outcome = self.loaders.as_ref()?.read_alone(copy, facts);
+            self.work.bytes += outcome.effort.read_bytes;
+            if facts.foot.packets == packets && outcome.damaged == 0 && outcome.loaded.is_ok() {
+                return outcome.loaded.ok();
+            }
+        }
+        None
     }
 
     /// Pages of a segment are damaged, and with them so many packets that may match.
-    fn tell_of_pages(&mut self, next: Next, packets: u64) {
-        let Segment { file, facts, .. } = &self.segments[next.segment];
-        let SourceFile { store, name, .. } = &self.files[*file];
-        let (store, path) = (*store, self.path(*store, &name.path()));
+    fn tell_of_pages(&mut self, number: usize, packets: u64) {
+        let Segment { file, facts, .. } = &self.segments[number];
+        let SourceFile { store, name, .. } = &self.files.files[*file];
+        let (store, path) = (*store, self.files.path(*store, &name.path()));
         let cause = format!("the segment at byte {}: pages of it are damaged", facts.offset);
         let span_ns = (facts.foot.min_ns, facts.foot.max_ns);
         self.damage(store, Fault::of_thing(path.to_string_lossy()).cause(cause), Some(packets), span_ns);
     }
 
-    /// Lets go what is needed last, until so many bytes have room.
-    fn make_room(&mut self, bytes: usize) {
-        let mut sum: usize = self.kept.values().map(|loaded| loaded.bytes).sum();
-        while sum + bytes > KEPT_BYTES_MAX
-            && let Some((&last, _)) = self.kept.iter().max_by_key(|(_, loaded)| loaded.next)
-        {
-            sum -= self.kept.remove(&last).map_or(0, |loaded| loaded.bytes);
-        }
-    }
-
     /// A segment can't be read: another copy takes its place, or its packets are missing.
-    fn fail(&mut self, next: Next, cause: &io::Error) {
-        let foot = &self.segments[next.segment].facts.foot;
-        let (packets, span_ns) = (u64::from(foot.packets), (foot.min_ns, foot.max_ns));
-        let copy = self.copies.get_mut(&next.segment).filter(|_| next.taken == 0).and_then(|copies| {
-            let copy = (!copies.is_empty()).then(|| copies.remove(0));
-            copy.map(|copy| (copy, std::mem::take(copies)))
-        });
-        let mut missing = packets - next.taken as u64;
-        if let Some((copy, others)) = copy {
-            let foot = &self.segments[copy].facts.foot;
-            missing = missing.saturating_sub(u64::from(foot.packets));
-            self.copies.insert(copy, others);
-            self.heap.push(Reverse(Next { segment: copy, min_ns: foot.min_ns, ..next }));
-        }
-        let SourceFile { store, name, .. } = &self.files[self.segments[next.segment].file];
-        let (store, path) = (*store, self.path(*store, &name.path()));
-        let place = self.segments[next.segment].facts.offset;
+    fn fail(&mut self, number: usize, cause: &io::Error) -> Option<Loaded> {
+        let Segment { file, facts, .. } = &self.segments[number];
+        let (packets, span_ns) = (u64::from(facts.foot.packets), (facts.foot.min_ns, facts.foot.max_ns));
+        let SourceFile { store, name, .. } = &self.files.files[*file];
+        let (store, path) = (*store, self.files.path(*store, &name.path()));
         let reason = match cause.kind() {
             io::ErrorKind::NotFound => "the file was deleted meanwhile".to_string(),
-            _ => format!("the segment at byte {place}: {cause}"),
+            _ => format!("the segment at byte {}: {cause}", facts.offset),
         };
-        let fault = Fault::of_thing(path.to_string_lossy()).cause(reason);
-        self.damage(store, fault, Some(missing), span_ns);
+        let copy = self.copies.get_mut(&number).filter(|copies| !copies.is_empty());
+        let copy = copy.map(|copies| (copies.remove(0), std::mem::take(copies)));
+        let of_copy = copy.as_ref().map_or(0, |(copy, _)| self.segments[*copy].facts.foot.packets);
+        let missing = packets.saturating_sub(of_copy.into());
+        self.damage(store, Fault::of_thing(path.to_string_lossy()).cause(reason), Some(missing), span_ns);
+        let (copy, others) = copy?;
+        self.copies.insert(copy, others);
+        let facts = self.segments[copy].facts;
+        let outcome = self.loaders.as_ref()?.read_alone(copy, facts);
+        self.received(copy, outcome)
+    }
+
+    /// What waits has no room: the answer ends here, and what comes behind it is missing.
+    fn fail_spilling(&mut self, cause: &io::Error) {
+        self.pending.clear();
+        self.loaders = None;
+        let room_bytes = usize::MAX;
+        let merge = std::mem::replace(&mut self.merge, Merge::new(room_bytes, Spill::new(None)));
+        let from_ns = merge.first().map_or(self.span.from_ns, |(time_ns, ..)| time_ns);
+        let (to_ns, reason) = (self.span.to_ns, GapReason::Unreadable);
+        self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
+        let fault = Fault::of("tmp").cause(format!("packets that wait for their turn have no room: {cause}"));
+        let fault = fault.remedy("give a folder with more room, or more memory (--memory), or a shorter span");
+        self.damages.push(Damaged { fault, store: PathBuf::new(), packets: None, is_cut: false });
+    }
+
+    /// Where the next segment begins that isn't merged yet.
+    fn next_pending(&self) -> Option<(Rank, usize)> {
+        let &number = self.pending.front()?;
+        let Segment { lane, facts, .. } = &self.segments[number];
+        Some(((facts.foot.min_ns, *lane, facts.foot.first_packet), number))
     }
 }
 
@@ -660,133 +756,6 @@ struct Plan {
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
 }
 
-/// Reads a segment that is the one which was noted.
-fn checked<'a>(file: &File, facts: &SegmentFacts, slot: &'a mut Vec<u8>) -> io::Result<StoredSegment<'a>> {
-    let fill = |slot: &mut Vec<u8>| {
-        slot.resize(facts.bytes, 0);
-        file.read_exact_at(slot, facts.offset)
-    };
-    match facts.is_open {
-        true if listing::proven(fill, slot)?.is_none() => {
-            return Err(io::Error::other("nothing of it is proven any more"));
-        }
-        true => {}
-        false => fill(slot)?,
-    }
-    let segment = StoredSegment::new(slot).map_err(io::Error::other)?;
-    let (foot, known) = (segment.foot(), &facts.foot);
-    let same = match facts.is_open {
-        true => {
-            foot.id() == known.id()
-                && foot.first_packet == known.first_packet
-                && foot.packets >= known.packets
-        }
-        false => foot == known && (segment.hash() == facts.hash || facts.hash == Hash::NONE),
-    };
-    match same && foot.link_type == known.link_type {
-        true => Ok(segment),
-        false => Err(io::Error::other("it is another one than was noted of it")),
-    }
-}
-
-/// Reads a segment's packets and keys, checked.
-fn read(
-    file: &File,
-    facts: &SegmentFacts,
-    interfaces: &StoreInterfaces,
-    slot: &mut Vec<u8>,
-) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let segment = checked(file, facts, slot)?;
-    let (foot, known) = (segment.foot(), &facts.foot);
-    let is_known = |number| interfaces.known.contains_key(&(foot.run_id, foot.link_type, number));
-    let strange = segment.packets().map(|block| block.interface()).find(|&number| !is_known(number));
-    if let Some(number) = strange {
-        return Err(io::Error::other(format!("a packet has interface {number}, which no head describes")));
-    }
-    let blocks = &segment.blocks()[..known.block_bytes as usize];
-    let entries = segment.column().bytes();
-    let entries = &entries[entries.len() - known.packets as usize * KEY_ENTRY_BYTES..];
-    Ok((blocks.to_vec(), entries.to_vec()))
-}
-
-/// The packets by time, those of one time as they lie.
-fn by_time(blocks: &[u8], entries: &[u8]) -> Vec<u32> {
-    let times: Vec<i64> = times(blocks, Column::new(entries));
-    let mut order: Vec<u32> = (0..times.len() as u32).collect();
-    order.sort_by_key(|&index| times[index as usize]);
-    order
-}
-
-fn times(blocks: &[u8], column: Column<'_>) -> Vec<i64> {
-    column.iter().map(|entry| time_at(blocks, entry.offset() as usize)).collect()
-}
-
-fn time_at(blocks: &[u8], at: usize) -> i64 {
-    pcapng::PacketBlock::first(&blocks[at..]).map_or(i64::MAX, |block| block.time_ns())
-}
-
-impl Loaded {
-    fn whole(blocks: Vec<u8>, entries: Vec<u8>, foot: &Foot, next: Next) -> Loaded {
-        let order = foot.unordered.then(|| by_time(&blocks, &entries));
-        let bytes = blocks.len() + entries.len();
-        Loaded { blocks, entries, ordered: order.is_none(), order, bytes, next }
-    }
-
-    fn in_part(sparse: Sparse, foot: &Foot, next: Next) -> Loaded {
-        let Sparse { blocks, entries, mut chosen, read, .. } = sparse;
-        let ordered = !foot.unordered;
-        if !ordered {
-            let column = Column::new(&entries);
-            chosen.sort_by_key(|&index| time_at(&blocks, column.get(index).offset() as usize));
-        }
-        let bytes = read + chosen.len() * size_of::<u32>();
-        Loaded { blocks, entries, ordered, order: Some(chosen), bytes, next }
-    }
-
-    fn column(&self) -> Column<'_> {
-        Column::new(&self.entries)
-    }
-
-    /// Packets of the segment.
-    fn packets(&self) -> usize {
-        self.entries.len() / KEY_ENTRY_BYTES
-    }
-
-    /// Packets that can be wanted.
-    fn wanted(&self) -> usize {
-        self.order.as_ref().map_or(self.packets(), Vec::len)
-    }
-
-    /// Which packet is the n-th by time.
-    fn index(&self, nth: usize) -> u32 {
-        self.order.as_ref().map_or(nth as u32, |order| order[nth])
-    }
-
-    fn time_ns(&self, nth: usize) -> i64 {
-        time_at(&self.blocks, self.column().get(self.index(nth)).offset() as usize)
-    }
-
-    /// Where a piece ends that begins with the n-th packet: behind at least one, and at most so many bytes.
-    fn end(&self, from: usize, bytes_max: usize) -> usize {
-        let (mut to, mut bytes) = (from, 0);
-        while to < self.wanted() {
-            let at = self.column().get(self.index(to)).offset() as usize;
-            bytes += pcapng::le32(&self.blocks, at + 4) as usize + WAITING_ENTRY_BYTES;
-            if bytes > bytes_max && to > from {
-                break;
-            }
-            to += 1;
-        }
-        to
-    }
-
-    /// Their keys, where they lie one behind the other.
-    fn stretch(&self, from: usize, to: usize) -> Column<'_> {
-        let end = self.entries.len();
-        Column::new(&self.entries[end - to * KEY_ENTRY_BYTES..end - from * KEY_ENTRY_BYTES])
-    }
-}
-
 impl Timeline for StoreTimeline {
     fn settle(&mut self, _: i64) -> Settled {
         Settled { up_to: Moment::END, goes_on: false }
@@ -796,97 +765,58 @@ impl Timeline for StoreTimeline {
 
     fn next(&mut self) -> Option<Piece> {
         while !self.stop.load(Ordering::Relaxed) {
-            let Reverse(next) = self.heap.pop()?;
-            if next.min_ns > self.span.to_ns {
-                return None; // and so are all others
+            let pending = self.next_pending();
+            match pending {
+                Some((rank, number)) if self.merge.first().is_none_or(|first| rank <= first) => {
+                    self.pending.pop_front();
+                    self.take(number);
+                }
+                _ => {
+                    let Stretch { lane, min_ns, first_packet, packets } =
+                        self.merge.next(pending.map(|(rank, _)| rank))?;
+                    let Lane { run, .. } = *self.interfaces.lanes.get(lane as usize)?;
+                    let segment = SegmentId { run, lane, sequence: 0 };
+                    let packets = packets as u32;
+                    return Some(Piece { segment, lane, first_packet, packets, min_ns, ordered: true });
+                }
             }
-            if let Err(cause) = self.load(next) {
-                self.fail(next, &cause);
-                continue;
-            }
-            let (facts, lane) = (&self.segments[next.segment].facts, next.lane);
-            let loaded = self.kept.get_mut(&next.segment)?;
-            if next.taken == loaded.wanted() {
-                self.kept.remove(&next.segment);
-                continue;
-            }
-            let min_ns = loaded.time_ns(next.taken);
-            if min_ns > next.min_ns {
-                self.heap.push(Reverse(Next { min_ns, ..next })); // what comes first in it comes later than it begins
-                continue;
-            }
-            let to = loaded.end(next.taken, self.piece_bytes);
-            let rest = (to < loaded.wanted()).then(|| Next { min_ns: loaded.time_ns(to), taken: to, ..next });
-            loaded.next = rest.unwrap_or(next);
-            self.heap.extend(rest.map(Reverse));
-            self.current =
-                Some(Current { segment: next.segment, from: next.taken, to, is_last: rest.is_none() });
-            let (first, packets) = match loaded.order {
-                None => (next.taken, to - next.taken),
-                Some(_) => (0, loaded.packets()),
-            };
-            return Some(Piece {
-                segment: facts.foot.id(),
-                lane,
-                first_packet: facts.foot.first_packet + first as u64,
-                packets: packets as u32,
-                min_ns: next.min_ns,
-                ordered: loaded.ordered,
-            });
         }
         None
     }
 
     fn next_place(&self) -> Option<(i64, u32)> {
-        self.heap.peek().map(|Reverse(next)| (next.min_ns, next.lane))
+        let pending = self.next_pending().map(|(rank, _)| rank);
+        let (time_ns, lane, _) = self.merge.first().into_iter().chain(pending).min()?;
+        Some((time_ns, lane))
     }
 
-    fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
-        let current = self.current.as_ref()?;
-        let loaded = self.kept.get(&current.segment)?;
-        let first_packet = self.segments[current.segment].facts.foot.first_packet;
-        let always = always.and_then(|packet| packet.checked_sub(first_packet)).map(|index| index as usize);
-        let Some(order) = &loaded.order else {
-            let mut matches = loaded.stretch(current.from, current.to).matches(keys);
-            if let Some(index) = always.filter(|index| (current.from..current.to).contains(index)) {
-                matches.insert((index - current.from) as u32);
-            }
-            return Some(matches);
-        };
-        let mut of_piece = Matches::none(loaded.packets() as u32);
-        let column = loaded.column();
-        for &index in &order[current.from..current.to] {
-            if always == Some(index as usize) || keys.matches(&column.get(index)) {
-                of_piece.insert(index);
-            }
-        }
-        Some(of_piece)
+    /// Nothing is screened: all is [`Timeline::selected`].
+    fn screen(&mut self, _: &KeyTest, _: Option<u64>) -> Option<Matches> {
+        None
     }
 
-    fn packets(&mut self, picked: Matches) -> Packets<'_> {
-        let Some(current) = &self.current else { return Packets::default() };
-        let Some(loaded) = self.kept.get(&current.segment) else { return Packets::default() };
-        let first_packet = self.segments[current.segment].facts.foot.first_packet;
-        match loaded.order {
-            None => {
-                let column = loaded.stretch(current.from, current.to);
-                Packets::new(first_packet + current.from as u64, column, &loaded.blocks, picked)
-            }
-            Some(_) => Packets::new(first_packet, loaded.column(), &loaded.blocks, picked),
-        }
+    fn packets(&mut self, _: Matches) -> Packets<'_> {
+        Packets::default()
+    }
+
+    fn selected(&mut self) -> Option<Packets<'_>> {
+        Some(self.merge.packets())
     }
 
     fn done(&mut self) {
-        if let Some(current) = self.current.take().filter(|current| current.is_last) {
-            self.kept.remove(&current.segment);
+        if let Err(cause) = self.merge.done() {
+            self.fail_spilling(&cause);
         }
     }
 
     fn wait(&mut self, _: i64) {}
 
     fn end(&mut self) {
-        self.kept.clear();
-        self.heap.clear();
+        if let Some(loaders) = &mut self.loaders {
+            loaders.end();
+        }
+        self.pending.clear();
+        self.merge = Merge::new(0, Spill::new(None));
     }
 
     fn link_type(&self, lane: u32) -> Option<LinkType> {

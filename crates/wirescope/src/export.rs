@@ -17,8 +17,8 @@ use crate::speech::{self, Level, say};
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
 use scope_config::Settings;
-use scope_dump::merge::{Position, WAITING_BYTES_MAX};
-use scope_dump::{Buffers, Consumer, Round, Selection, gaps_in_words_by};
+use scope_dump::merge::Position;
+use scope_dump::{Buffers, Consumer, Round, Selection, StoreSift, gaps_in_words_by};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
@@ -31,9 +31,9 @@ use scope_store::export::{
     self, Export, Format, Question, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written,
 };
 use scope_store::lanes::Partial;
-use scope_store::timeline::{Damaged, Span};
+use scope_store::timeline::{Damaged, Means, Span};
 use scope_store::volume::Store;
-use scope_store::{Listing, StoreTimeline};
+use scope_store::{Listing, Sift, StoreTimeline};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -42,11 +42,10 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// What the merge lets wait at most, half of the selection's own bound: the other half is for what it can't
-/// foresee.
-pub const WAITING_BYTES: usize = WAITING_BYTES_MAX / 2;
+/// Who reads a pipe waits no longer for what was found.
+const FLUSH_EVERY: Duration = Duration::from_millis(50);
 /// Damaged places that are told one by one.
 const DAMAGES_TOLD: usize = 10;
 /// What helps where a name is taken.
@@ -70,6 +69,8 @@ pub struct Asked {
     pub output: Output,
     /// What was read for it is said.
     pub explain: bool,
+    /// What it may use.
+    pub means: Means,
 }
 
 /// Where an answer goes.
@@ -134,7 +135,8 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let filter = Filter::compile("", VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
-            Ok(Asked { stores, span, filter, format, split, output, explain: false })
+            let means = reading::means(); // before rights are given up
+            Ok(Asked { stores, span, filter, format, split, output, explain: false, means })
         }
         _ => Err(faults.into_vec()),
     }
@@ -225,10 +227,10 @@ struct Done {
 
 /// Looks at the stores, reads and writes.
 fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
-    let Asked { stores, span, filter, format, split, output: Output { file, alike }, explain } = asked;
+    let Asked { stores, span, filter, format, split, output: Output { file, alike }, explain, means } = asked;
     let begun = Instant::now();
-    let keys = |link_type| scope_dump::keys(&filter, link_type);
-    let looked = reading::look(stores, &keys)?;
+    let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
+    let looked = reading::look(stores, &|link_type| sift.keys(link_type))?;
     if let Some((folder, base)) = &file {
         let types = link_types(&looked);
         let taken = alike.iter().find(|name| Export::names((base, name), &types, format, split));
@@ -244,7 +246,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let filters = reading::filters(&looked);
     let mut of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
     of.dedup(); // copies have the same id
-    let mut timeline = StoreTimeline::new(looked, span, &keys, WAITING_BYTES, stop.clone());
+    let mut timeline = StoreTimeline::new(looked, span, sift, means, stop.clone());
     let partial: Vec<String> =
         timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
     let question = Question {
@@ -260,7 +262,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
         None => Target::Pipe(stdout()?),
     };
     let export = Export::new(target, format, split, question, timeline.interfaces(), timeline.losses());
-    let mut consumer = Exporting { export, stop: stop.clone() };
+    let mut consumer = Exporting { export, stop: stop.clone(), flushed: begun };
     let buffers: Arc<Buffers> = Arc::default();
     let mut selection = Selection::new(filter.clone(), FilterEngine::Native, span.from_ns, None, &buffers);
     let round = Round { to_ns: span.to_ns, settled_ns: i64::MAX, last: true };
@@ -305,6 +307,8 @@ fn stdout() -> Result<File, Fault> {
 struct Exporting<'a> {
     export: Export<'a>,
     stop: Arc<AtomicBool>,
+    /// When what was gathered for a pipe was written last.
+    flushed: Instant,
 }
 
 impl Consumer for Exporting<'_> {
@@ -313,6 +317,10 @@ impl Consumer for Exporting<'_> {
     }
 
     fn between(&mut self) {
+        if self.flushed.elapsed() > FLUSH_EVERY {
+            self.flushed = Instant::now();
+            self.export.flush();
+        }
         if !self.export.goes_on() {
             self.stop.store(true, Ordering::Relaxed);
         }

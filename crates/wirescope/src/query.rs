@@ -7,7 +7,7 @@
 mod line;
 
 use crate::args::QueryArgs;
-use crate::export::{self, Asked, WAITING_BYTES};
+use crate::export::{self, Asked};
 use crate::plan::faults::Faults;
 use crate::reading::{self, SpanWords, Stop};
 use crate::speech;
@@ -18,7 +18,7 @@ use jiff::tz::TimeZone;
 use line::Line;
 use scope_config::Settings;
 use scope_dump::merge::Position;
-use scope_dump::{Buffers, Consumer, Round, Selection};
+use scope_dump::{Buffers, Consumer, Round, Selection, StoreSift};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_packet::pcapng::PacketBlock;
@@ -26,10 +26,10 @@ use scope_packet::{Gap, LinkType};
 use scope_ring::Timeline;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
-use scope_store::StoreTimeline;
+use scope_store::{Sift, StoreTimeline};
 use scope_store::export::{Format, of_answer, reason};
 use scope_store::listing;
-use scope_store::timeline::{Span, StoreInterfaces};
+use scope_store::timeline::{Counted, Means, Span, StoreInterfaces};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
 use serde_json::{Map, Value, json};
@@ -57,6 +57,7 @@ struct Text {
     form: Form,
     limit: u64,
     explain: bool,
+    means: Means,
 }
 
 /// What of each packet is said.
@@ -125,18 +126,18 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
         Some(_) => None,
     };
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(faults.into_vec()) };
-    // Where no machine code can be made the filter is interpreted, which is slower and says the same.
-    let _ = filter.prepare(FilterEngine::Native);
     let explain = args.explain;
+    let counts_only = matches!(form, Some(Form::Count | Form::CountJson));
+    let means = Means { counts_only, ..reading::means() }; // before rights are given up
     let limit = args.limit.unwrap_or(if form == Some(Form::Table) { LIMIT } else { u64::MAX });
     match (form, output) {
-        (Some(form), _) => Ok(Question::Text(Text { stores, span, filter, form, limit, explain })),
+        (Some(form), _) => Ok(Question::Text(Text { stores, span, filter, form, limit, explain, means })),
         (None, Some(output)) => {
             let format = match args.format {
                 None if crate::plan::places::has_ending(&write, &["pcap"]) => Format::Pcap,
                 _ => capture.unwrap_or(Format::Pcapng),
             };
-            Ok(Question::Capture(Asked { stores, span, filter, format, split: None, output, explain }))
+            Ok(Question::Capture(Asked { stores, span, filter, format, split: None, output, explain, means }))
         }
         (None, None) => Err(faults.into_vec()),
     }
@@ -157,18 +158,18 @@ fn answer(text: Text) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let Text { stores, span, filter, form, limit, explain } = text;
+    let Text { stores, span, filter, form, limit, explain, means } = text;
     if let Err(fault) = reading::give_up_rights(&stores, None) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
     let begun = Instant::now();
-    let keys = |link_type| scope_dump::keys(&filter, link_type);
-    let looked = match reading::look(stores, &keys) {
+    let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
+    let looked = match reading::look(stores, &|link_type| sift.keys(link_type)) {
         Ok(looked) => looked,
         Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
     };
     let filters = reading::filters(&looked);
-    let mut timeline = StoreTimeline::new(looked, span, &keys, WAITING_BYTES, stop.flag.clone());
+    let mut timeline = StoreTimeline::new(looked, span, sift, means, stop.flag.clone());
     let is_restricted = !filters.is_empty() || !timeline.partial().is_empty();
     let mut lines = Lines {
         out: BufWriter::new(io::stdout().lock()),
@@ -176,7 +177,7 @@ fn answer(text: Text) -> u8 {
         interfaces: timeline.interfaces(),
         form,
         limit,
-        sum: Sum::default(),
+        sum: timeline.counted(),
         error: None,
         stop: stop.flag.clone(),
     };
@@ -199,16 +200,6 @@ fn answer(text: Text) -> u8 {
     }
 }
 
-/// What all packets of an answer come to.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    packets: u64,
-    /// Captured bytes.
-    bytes: u64,
-    /// Smallest and largest time, ns.
-    span_ns: Option<(i64, i64)>,
-}
-
 /// Packets as they come, said.
 struct Lines {
     out: BufWriter<StdoutLock<'static>>,
@@ -216,7 +207,8 @@ struct Lines {
     interfaces: Arc<StoreInterfaces>,
     form: Form,
     limit: u64,
-    sum: Sum,
+    /// What all packets of the answer come to.
+    sum: Counted,
     /// What standard output answered.
     error: Option<io::Error>,
     stop: Arc<AtomicBool>,
@@ -271,7 +263,7 @@ impl Lines {
 
     /// The last line. Whether standard output took all; a reader that has gone wants no more.
     fn close(&mut self, gaps: &[Gap], is_restricted: bool, filters: &[String]) -> bool {
-        let Sum { packets, bytes, span_ns } = self.sum;
+        let Counted { packets, bytes, span_ns } = self.sum;
         let mut last = String::new();
         match self.form {
             Form::Json => {}

@@ -7,14 +7,17 @@ use jiff::tz::TimeZone;
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
+use scope_machine::limits;
 use scope_spelling::moment::Here;
 use scope_spelling::values::parse_duration_ns;
 use scope_store::Listing;
 use scope_store::listing::{self, Keys};
-use scope_store::timeline::{Span, Work};
+use scope_store::fetch::Fetch;
+use scope_store::timeline::{Means, Span, Work};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
 use std::io;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,6 +145,14 @@ pub fn give_up_rights(stores: &[(Store, PathBuf)], output: Option<&Folder>) -> R
     Ok(())
 }
 
+/// What a question may use; from now on it stands back behind others. Made before rights are given up.
+pub fn means() -> Means {
+    limits::stand_back();
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let spill = Folder::open(&std::env::temp_dir()).and_then(|folder| folder.unnamed()).ok();
+    Means { fetches: (0..threads).map(|_| Fetch::new()).collect(), spill, ..Means::default() }
+}
+
 /// Looks at the stores, for what is searched for.
 ///
 /// # Errors
@@ -196,13 +207,16 @@ impl Stop {
 
 /// Says what was read for an answer, and how long that took.
 pub fn explained(work: &Work, begun: Instant) {
-    let Work { segments, skipped, unmatched, in_part, whole, bytes } = work;
+    let Work { segments, skipped, unmatched, by_foot, in_part, whole, bytes, spilled_bytes, waiting, evaluating } = work;
     let words = [
         format!("{} in the span", counted(*segments, "segment")),
         format!("{skipped} skipped by their summary"),
+        format!("{by_foot} counted by their foot"),
         format!("{in_part} read in part ({unmatched} without a match)"),
         format!("{whole} read whole"),
         format!("{} read", size(*bytes)),
+        format!("{} waited in a file", size(*spilled_bytes)),
+        format!("{:.3} s for reads and {:.3} s for filters in all threads", waiting.as_secs_f64(), evaluating.as_secs_f64()),
         format!("{:.3} s", begun.elapsed().as_secs_f64()),
     ];
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));

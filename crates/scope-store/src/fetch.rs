@@ -1,0 +1,181 @@
+//! Reads of stores' files that a question has under way: many at once by io_uring, or one after another.
+//!
+//! ```text
+//! begin ──► io_uring ──► kernel ──► next        several reads of several segments at once
+//! begin ──► a list   ──► pread  ──► next        where io_uring isn't had
+//! ```
+//! A read takes what the page cache has, and leaves nothing there that wasn't there before (`RWF_DONTCACHE`,
+//! Linux 6.14): a question about days must not push out what others need. Where the kernel or the file system
+//! doesn't know that, pages are read as usual.
+
+mod uring;
+
+use rustix::io::ReadWriteFlags;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use uring::Uring;
+
+/// Reads that leave nothing in the page cache (`RWF_DONTCACHE`).
+const DONT_CACHE: u32 = 0x80;
+/// Reads that one thread has with the kernel at once.
+pub const DEPTH: usize = 64;
+
+/// Whether this kernel and these file systems have been found to know [`DONT_CACHE`].
+static DONT_CACHE_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// One read: all of the buffer, from this place of the file on.
+#[derive(Debug)]
+pub struct Read {
+    /// Whose it is: the caller's own number.
+    pub token: usize,
+    /// The file.
+    pub file: Arc<File>,
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// What is filled.
+    pub buffer: Vec<u8>,
+}
+
+/// A read that has ended.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Its [`Read::token`].
+    pub token: usize,
+    /// Where it began in the file.
+    pub offset: u64,
+    /// What was filled, if the result says so.
+    pub buffer: Vec<u8>,
+    /// Whether it was.
+    pub result: io::Result<()>,
+}
+
+/// One thread's reads.
+#[derive(Debug)]
+pub enum Fetch {
+    /// By io_uring.
+    Uring(Uring),
+    /// One after another.
+    Plain(VecDeque<Read>),
+}
+
+impl Fetch {
+    /// By io_uring, else one after another. To be made before rights are given up: a queue that is made may
+    /// read what is opened later, and nothing else.
+    pub fn new() -> Fetch {
+        Uring::new().map_or_else(|_| Fetch::plain(), Fetch::Uring)
+    }
+
+    /// One after another.
+    pub fn plain() -> Fetch {
+        Fetch::Plain(VecDeque::new())
+    }
+
+    /// The word for how it reads.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Fetch::Uring(_) => "io_uring",
+            Fetch::Plain(_) => "pread",
+        }
+    }
+
+    /// Begins a read.
+    pub fn begin(&mut self, read: Read) {
+        match self {
+            Fetch::Uring(uring) => uring.begin(read),
+            Fetch::Plain(waiting) => waiting.push_back(read),
+        }
+    }
+
+    /// Waits for the next read that ends, in any order; `None`: none is under way.
+    pub fn next(&mut self) -> Option<Fetched> {
+        match self {
+            Fetch::Uring(uring) => uring.next(),
+            Fetch::Plain(waiting) => {
+                let Read { token, file, offset, mut buffer } = waiting.pop_front()?;
+                let result = read_exact(&file, offset, &mut buffer);
+                Some(Fetched { token, offset, buffer, result })
+            }
+        }
+    }
+}
+
+/// The flags of a read by now.
+fn flags() -> u32 {
+    if DONT_CACHE_REFUSED.load(Ordering::Relaxed) { 0 } else { DONT_CACHE }
+}
+
+/// Whether a read with these flags may have been refused because of them: those that follow have none.
+fn refuses(flags: u32, error: &io::Error) -> bool {
+    let refused =
+        flags != 0 && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS));
+    if refused {
+        DONT_CACHE_REFUSED.store(true, Ordering::Relaxed);
+    }
+    refused
+}
+
+/// Fills `buffer` with what stands at an offset of a file, as all reads of questions do.
+///
+/// # Errors
+/// The system's; `UnexpectedEof` where the file is shorter.
+pub fn read_exact(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let flags = flags();
+        let read = match flags {
+            0 => rustix::io::pread(file, &mut *buffer, offset),
+            _ => {
+                let flags = ReadWriteFlags::from_bits_retain(flags);
+                rustix::io::preadv2(file, &mut [IoSliceMut::new(buffer)], offset, flags)
+            }
+        };
+        match read.map_err(io::Error::from) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                offset += bytes as u64;
+                buffer = &mut buffer[bytes..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if refuses(flags, &error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn both_ways_fill_what_was_asked_for_and_say_what_is_beyond_the_end() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..1_000_003u32).map(|at| (at.wrapping_mul(2654435761) >> 24) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let file = Arc::new(file);
+        for mut fetch in [Fetch::new(), Fetch::plain()] {
+            let mut left = 3 * DEPTH;
+            for token in 0..left {
+                let offset = (token * 4999) as u64;
+                let buffer = vec![0; 1 + token * 31];
+                fetch.begin(Read { token, file: file.clone(), offset, buffer });
+            }
+            while let Some(done) = fetch.next() {
+                left -= 1;
+                done.result.unwrap();
+                assert_eq!(done.buffer, bytes[done.token * 4999..][..1 + done.token * 31]);
+            }
+            assert_eq!(left, 0, "{}", fetch.name());
+            fetch.begin(Read { token: 7, file: file.clone(), offset: 1_000_000, buffer: vec![0; 8] });
+            let end = fetch.next().unwrap();
+            assert_eq!((end.token, end.result.unwrap_err().kind()), (7, io::ErrorKind::UnexpectedEof));
+            assert!(fetch.next().is_none());
+            // Reads under way when it is dropped write into nobody's memory.
+            fetch.begin(Read { token: 1, file: file.clone(), offset: 0, buffer: vec![0; 900_000] });
+        }
+    }
+}
