@@ -19,7 +19,7 @@ use std::io;
 const FREE: &[&[c_long]] = &[
     // Files and pipes: capture files, dumps, the log, standard output, figures of the kernel. Landlock says
     // which may be opened.
-    &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek],
+    &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_preadv2, SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek],
     &[SYS_openat, SYS_close, SYS_close_range, SYS_fcntl, SYS_dup, SYS_dup3, SYS_flock, SYS_getdents64, SYS_getcwd],
     &[SYS_newfstatat, SYS_fstat, SYS_statx, SYS_fstatfs, SYS_statfs, SYS_readlinkat, SYS_faccessat, SYS_faccessat2],
     // Dumps: made, synced, named, truncated to what is whole, removed on request; late packets merged in.

@@ -63,7 +63,7 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
     let disk = Disk::mount(Kind::Own(96), &place.path("disk")).unwrap();
     let input = Conversations { packets: 30_000, seed: 5, payload_max: 1200, ..Conversations::default() }.capture();
     let (source, store) = (place.source(&input), place.path("disk/store"));
-    let store_options = ["--store", store.to_str().unwrap(), "--store-file", "4MiB", "--store-budget", "60MiB"];
+    let store_options = ["--store", store.to_str().unwrap(), "--store-file", "8MiB", "--store-budget", "60MiB"];
     place.summary(&[&["--source", &source, "--segment", "64KiB", "--ring", "16MiB"], &store_options[..]].concat());
     let whole = query(&place, &["-w", "whole.pcapng"]);
     assert_eq!(whole.code(), Some(0), "{}", whole.stderr);
