@@ -12,6 +12,7 @@ use crate::head::HeadInterface;
 use crate::index::IndexError;
 use crate::name::{FileName, is_day};
 use crate::salvage::{self, Proof};
+pub use crate::stored::Keys;
 use crate::stored::{HeadDamage, State, StoredError, StoredFile};
 use crate::volume::{Foreign, Store, VolumeId, is_foreign};
 use scope_folder::Folder;
@@ -123,9 +124,6 @@ pub struct SegmentFacts {
     /// Whether a packet that is searched for may be in it.
     pub may_match: bool,
 }
-
-/// Which keys are searched for among packets of a link type.
-pub type Keys<'a> = &'a dyn Fn(LinkType) -> KeyTest;
 
 impl Contents {
     /// Packets.
@@ -260,8 +258,7 @@ fn open_in(day: &Folder, name: &FileName) -> io::Result<File> {
 
 /// What an opened file of this name and volume has: where its head is damaged, these say whose it is.
 fn contents(file: File, name: &FileName, volume: VolumeId, keys: Keys<'_>) -> Result<Contents, StoredError> {
-    let stored = StoredFile::open(file)?;
-    let keys = keys(stored.head().link_type);
+    let stored = StoredFile::open_for(file, keys, &mut Vec::new())?;
     let bytes = stored.segment_bytes();
     let closed = stored.segments().iter();
     let mut segments: Vec<SegmentFacts> = closed
@@ -271,7 +268,7 @@ fn contents(file: File, name: &FileName, volume: VolumeId, keys: Keys<'_>) -> Re
             is_open: false,
             foot: facts.foot,
             hash: facts.hash,
-            may_match: facts.summary.as_ref().is_none_or(|summary| summary.may_hold(&keys)),
+            may_match: facts.may_match,
         })
         .collect();
     let (mut unread, mut slot) = (0, Vec::new());
