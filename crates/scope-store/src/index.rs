@@ -177,7 +177,7 @@ pub struct LanePart {
 impl Card {
     /// Of these entries.
     pub fn of(entries: &[Entry]) -> Card {
-        let feet = || entries.iter().map(|entry| &entry.foot);
+        let feet = || entries.iter().map(|entry| &entry.foot).filter(|foot| has_numbers(foot));
         let run_id = feet().next().map_or([0; 16], |foot| foot.run_id);
         Card {
             totals: Totals::of(entries),
@@ -226,6 +226,11 @@ impl Card {
             lanes: (lanes as usize <= LANES_MAX).then(|| places.take(lanes as usize).map(part).collect()),
         })
     }
+}
+
+/// Whether a segment stands for numbers of its lane.
+pub(crate) fn has_numbers(foot: &Foot) -> bool {
+    foot.packets > 0 || foot.left_out.packets > 0
 }
 
 /// Smallest and largest of the times in a foot.

@@ -15,7 +15,8 @@
 //! | [`compose`], [`outgoing`] | segments of what a volume keeps; a segment on its way to a file |
 //! | `hands`, `account`, `maker`, `mending` | a volume's segments, figures, files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
-//! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
+//! | [`listing`], `neighbours` | what a store has, looked at cheaply; which files outside of a span it needs all the same |
+//! | [`lanes`] | what lanes lack |
 //! | [`timeline`], `sparse` | the packets of a span out of stores; a segment read in part |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
@@ -52,6 +53,7 @@ pub mod listing;
 mod maker;
 mod mending;
 pub mod name;
+mod neighbours;
 pub mod outgoing;
 pub mod record;
 pub mod recover;

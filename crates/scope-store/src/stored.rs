@@ -358,6 +358,17 @@ fn read_head(file: &File, bytes: u64) -> Result<(Head, u64), StoredError> {
     }
 }
 
+/// The head of a file, which must be whole and have a head block.
+///
+/// # Errors
+/// The system's, and whatever else it is.
+pub(crate) fn head_of(file: &File) -> Result<Head, StoredError> {
+    match read_head(file, file.metadata()?.len())? {
+        (head, _) if head.has_block() => Ok(head),
+        _ => Err(HeadError::Damaged("no head block").into()),
+    }
+}
+
 /// Whether a file of which no head block was found ends in an index.
 fn has_index(file: &File, bytes: u64) -> io::Result<bool> {
     let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);

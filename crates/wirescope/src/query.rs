@@ -163,7 +163,7 @@ fn answer(text: Text) -> u8 {
     }
     let begun = Instant::now();
     let keys = |link_type| scope_dump::keys(&filter, link_type);
-    let looked = match reading::look(stores, &keys) {
+    let (looked, listed) = match reading::look(stores, &keys, span) {
         Ok(looked) => looked,
         Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
     };
@@ -187,7 +187,7 @@ fn answer(text: Text) -> u8 {
     timeline.end();
     let gaps = of_answer(timeline.missing(span.to_ns), !filter.is_everything());
     if explain {
-        reading::explained(&timeline.work(), begun);
+        reading::explained(&listed, &timeline.work(), begun);
     }
     let faults = export::of_damages(timeline.damages());
     faults.iter().for_each(speech::say_fault);
