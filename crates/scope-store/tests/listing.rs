@@ -270,3 +270,86 @@ fn of_many_files_only_those_that_a_span_needs_are_looked_into() {
         assert_eq!(passed, 300 - 12, "ten, and one to each side");
     }
 }
+
+/// A store of holes with real indexes: 4096 segments of 2 MiB of skewed traffic; then 100,000 files of one segment each.
+#[test]
+#[ignore = "a measurement"]
+fn what_a_listing_costs() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, id) = (place.path().join("store"), [7; 16]);
+    make_store(&path, id);
+    let mut dice = Dice(3);
+    let segment_bytes = 2 << 20;
+    for file in 0..8_u32 {
+        let head = Head { segment_bytes: segment_bytes as u32, ..head([1; 16], id, &[id], file + 1) };
+        let begin = head.write();
+        let mut entries = Vec::new();
+        for number in 0..512_u64 {
+            let at = u64::from(file) * 512 + number;
+            let mut column = Vec::new();
+            for _ in 0..3800 {
+                let mut address = || {
+                    let (a, b) = (dice.below(20_000), dice.below(20_000));
+                    let host = a * b / 20_000; // skewed
+                    [10, (host / 250 % 250) as u8, (host / 7919) as u8, (host % 250) as u8]
+                };
+                let (source, destination) = (address(), address());
+                let source_port = 32_768 + dice.below(28_000) as u16;
+                let entry =
+                    KeyEntry { source, destination, source_port, destination_port: 443, word: 6 | 1 << 8 };
+                column.extend(entry.to_bytes());
+            }
+            let begin_ns = BEGIN + at as i64 * SECOND;
+            entries.push(Entry {
+                offset: begin.len() as u64 + number * segment_bytes as u64,
+                foot: foot([1; 16], 0, (at, at * 3800, 3800), begin_ns, begin_ns + SECOND - 1, 0),
+                hash: Hash([1; 16]),
+                summary: Summary::new(Column::new(&column), segment_bytes),
+            });
+        }
+        let name = FileName::growing(entries[0].foot.first_ns, &head.run_id, LinkType::ETHERNET, head.number)
+            .closed();
+        fs::create_dir_all(path.join(name.day())).unwrap();
+        let out = File::create(path.join(name.path())).unwrap();
+        out.write_all_at(&begin, 0).unwrap();
+        out.write_all_at(&index::write(&entries), begin.len() as u64 + 512 * segment_bytes as u64).unwrap();
+    }
+    let store = Store::look(&path).unwrap();
+    let keys = |_| KeyTest::host([10, 3, 1, 7]);
+    let measure = |store: &Store, span_ns: Option<(i64, i64)>, threads: usize| {
+        let mut times = Vec::new();
+        for _ in 0..9 {
+            let begun = std::time::Instant::now();
+            let (listings, work) =
+                listing::list_for(&[store], &Wanted { keys: &keys, span_ns, threads }).unwrap();
+            times.push((begun.elapsed().as_micros(), work));
+            drop(listings);
+        }
+        times.sort_by_key(|(us, _)| *us);
+        println!("{threads} threads: {} us, at best {}: {:?}", times[4].0, times[0].0, times[0].1);
+    };
+    for threads in [1, 2] {
+        measure(&store, Some((0, i64::MAX)), threads);
+        measure(&store, Some((BEGIN + 1000 * SECOND, BEGIN + 1010 * SECOND)), threads);
+    }
+    let path = place.path().join("many");
+    make_store(&path, id);
+    for number in 0..100_000 {
+        let begin_ns = BEGIN + i64::from(number) * SECOND;
+        let feet = [foot(
+            [1; 16],
+            0,
+            (u64::from(number), u64::from(number) * 10, 10),
+            begin_ns,
+            begin_ns + SECOND - 1,
+            0,
+        )];
+        make_file(&path, &head([1; 16], id, &[id], number + 1), &feet, SummaryForm::Second);
+    }
+    let store = Store::look(&path).unwrap();
+    for threads in [1, 2] {
+        measure(&store, Some((BEGIN + 1000 * SECOND, BEGIN + 1010 * SECOND)), threads);
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap());
+}
