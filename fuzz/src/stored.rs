@@ -40,6 +40,16 @@ fn seal(bytes: &mut [u8], at: usize) {
     bytes[at..at + 8].copy_from_slice(&check.to_le_bytes());
 }
 
+/// Of an index block: its card, and where the check of it stands.
+const CARD_BYTES: usize = 2184;
+const CARD_CHECK_AT: usize = 128;
+
+/// Makes the check of an index block's card.
+fn seal_card(block: &mut [u8]) {
+    block[32..40].fill(0);
+    seal(&mut block[..CARD_BYTES], CARD_CHECK_AT);
+}
+
 /// The head of a file with two interfaces.
 fn whole_head() -> &'static [u8] {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
@@ -97,7 +107,17 @@ fn changed_index(changes: &[u8], sealed: bool) {
     });
     let mut bytes = changed(whole, changes, 1);
     if sealed {
+        seal_card(&mut bytes);
         seal(&mut bytes, 32);
+    }
+    let read = |at: u64, into: &mut [u8]| {
+        into.copy_from_slice(&bytes[at as usize..][..into.len()]);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let Ok(card) = index::read_card(bytes.len() as u64, read);
+    if card.is_some() {
+        let is_same = |at: std::ops::Range<usize>| bytes[at.clone()] == whole[at];
+        assert!(sealed || is_same(8..32) && is_same(40..CARD_BYTES), "a change of the card went unnoticed");
     }
     if let Ok(entries) = index::read(&bytes) {
         assert!(sealed || bytes == *whole, "a change went unnoticed");

@@ -28,7 +28,8 @@
 //! | [`reader`] | following the ring: batches lent in place, exact loss |
 //! | [`segments`] | following the ring segment by segment, for whoever takes them whole |
 //! | [`search`] | by time and by key, without touching other packets |
-//! | [`summary`], `summarizer` | what lets a search skip whole segments; the thread that builds it |
+//! | [`summary`], `summary_form`, `bits` | what lets a search skip whole segments, and how it is written |
+//! | `summarizer` | the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
 //! | [`timeline`] | the seam for dumps and searches of a span of time: of the ring, later of other rooms |
 //! | [`follow`] | who must not be overrun by workers that can wait |
@@ -38,6 +39,7 @@
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
+mod bits;
 mod blocks;
 pub mod budget;
 pub mod claims;
@@ -62,6 +64,7 @@ mod spans;
 mod stream;
 mod summarizer;
 pub mod summary;
+mod summary_form;
 pub mod timeline;
 mod times;
 pub mod writer;
@@ -84,6 +87,7 @@ pub use segments::{Missed, SegmentReader, Taken};
 pub use stream::{Arrivals, Form, Incoming};
 pub use summarizer::Summarizer;
 pub use summary::{Summaries, Summary};
+pub use summary_form::SummaryForm;
 pub use timeline::{Candidate, Packets, Piece, Place, Settled, Timeline};
 pub use writer::{Append, LaneWriter};
 

@@ -1,48 +1,53 @@
-//! Summaries of sealed segments, so that a search skips whole ones: a Bloom filter of addresses and ports,
-//! and the protocols and kinds that occur. Built from the key column by a thread beside; workers hash
-//! nothing. A file's index has them in the same form.
+//! Summaries of sealed segments, so that a search skips whole ones: which addresses, nets, ports, protocols, kinds and
+//! tags occur. Built from the key column by a thread beside; workers hash nothing. A file's index has them in the
+//! same form.
 //!
 //! ```text
-//! table   one place for each slot of the ring, outside the region: it says whose summary it is
-//! bits    segment_bytes / 512 bytes; 2 bits for each address and each port, whichever side it stands on
+//! table     one place for each slot of the ring, outside the region: it says whose summary it is
+//! column ─► entries of another flow than the one before ─► addresses that weren't added just now ─► bits
 //! ```
-//! A segment with an entry that is `partial` is never skipped, nor is one without a summary.
+//! A segment without a summary is never skipped.
 
+use crate::bits::{add_key, set};
 use crate::lock::Mutex;
 use crate::pin::Pinned;
 use crate::ring::Ring;
-use crate::search::{Column, KeyTest, Pattern, whole_fields};
+use crate::search::{Column, KeyTest};
+use crate::summary_form::{
+    EIGHTS_AT, FLAGS_AT, HOST_BITS, HOSTS_AT, LOW_PORTS, LOW_PORTS_AT, NET_BITS, PARTIAL, PORT_BITS,
+    PROTOCOLS_AT, SummaryForm, hosts_bytes, mix, net_key,
+};
+use scope_packet::headers::Kind;
 use scope_packet::{KeyEntry, SegmentId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A segment has one byte of bits for so many of its own.
-const SEGMENT_BYTES_PER_BITS_BYTE: usize = 512;
-/// Bytes of a written summary in front of its bits.
-const FIXED_BYTES: usize = 40;
+/// Places for addresses that were added last, so that a busy one isn't added for each of its packets.
+const LAST: usize = 1 << LAST_BITS;
+const LAST_BITS: u32 = 10;
 
 /// What is known of the packets of one segment, of the ring or of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// A power of two of words, so that a part of a hash is a place.
-    bits: Vec<u64>,
-    /// One bit for each IP protocol.
-    protocols: [u64; 4],
-    /// One bit for each kind of network layer.
-    kinds: u8,
-    /// Some entry is partial.
-    partial: bool,
+    form: SummaryForm,
+    /// As it is written.
+    bytes: Vec<u8>,
 }
 
 impl Summary {
     /// Bytes of the summary of a segment of `segment_bytes`, as it is written.
     pub const fn bytes_of(segment_bytes: usize) -> usize {
-        FIXED_BYTES + segment_bytes / SEGMENT_BYTES_PER_BITS_BYTE
+        SummaryForm::Second.bytes_of(segment_bytes)
     }
 
     /// Bytes of this one, as it is written.
     pub fn bytes(&self) -> usize {
-        FIXED_BYTES + self.bits.len() * 8
+        self.bytes.len()
+    }
+
+    /// How it is written.
+    pub fn form(&self) -> SummaryForm {
+        self.form
     }
 
     /// The summary of a sealed segment of `segment_bytes`, whose key entries are `column`.
@@ -53,96 +58,68 @@ impl Summary {
     }
 
     fn empty() -> Summary {
-        Summary { bits: Vec::new(), protocols: [0; 4], kinds: 0, partial: false }
+        Summary { form: SummaryForm::Second, bytes: Vec::new() }
     }
 
     /// Becomes the summary of another segment, in the same memory.
     fn build(&mut self, column: Column<'_>, segment_bytes: usize) {
-        *self = Summary { bits: std::mem::take(&mut self.bits), ..Summary::empty() };
-        self.bits.clear();
-        self.bits.resize((segment_bytes / SEGMENT_BYTES_PER_BITS_BYTE / 8).max(1), 0);
-        let mut before = KeyEntry::default();
-        for (index, entry) in column.iter().enumerate() {
-            self.protocols[entry.protocol() as usize / 64] |= 1 << (entry.protocol() % 64);
-            self.kinds |= 1 << entry.kind() as u8;
-            self.partial |= entry.partial();
-            let flow = |entry: &KeyEntry| {
-                (entry.source, entry.destination, entry.source_port, entry.destination_port)
-            };
-            if index == 0 || flow(&entry) != flow(&before) {
-                for key in keys(&entry) {
-                    self.add(key);
+        self.bytes.clear();
+        self.bytes.resize(SummaryForm::Second.bytes_of(segment_bytes), 0);
+        let (fixed, bits) = self.bytes.split_at_mut(HOSTS_AT);
+        let (hosts, ports) = bits.split_at_mut(hosts_bytes(bits.len()));
+        let mut last = [u64::MAX; LAST];
+        let mut before: Option<KeyEntry> = None;
+        for entry in column.iter() {
+            set(fixed, mix(entry.word) as usize);
+            fixed[FLAGS_AT] |= if entry.partial() { PARTIAL } else { 0 };
+            set(&mut fixed[PROTOCOLS_AT..], entry.protocol().into());
+            if before.is_some_and(|before| flow(&before) == flow(&entry)) {
+                continue;
+            }
+            before = Some(entry);
+            for port in [entry.source_port, entry.destination_port] {
+                match port < LOW_PORTS {
+                    true => set(&mut fixed[LOW_PORTS_AT..], port.into()),
+                    false => add_key(ports, port.into(), PORT_BITS),
                 }
-                before = entry;
+            }
+            let is_folded = entry.kind() == Kind::Ipv6;
+            for address in [entry.source, entry.destination] {
+                let number = u32::from_be_bytes(address);
+                let key = u64::from(number) | u64::from(is_folded) << 32;
+                let place = (number.wrapping_mul(0x9e37_79b9) >> (u32::BITS - LAST_BITS)) as usize;
+                if std::mem::replace(&mut last[place], key) == key {
+                    continue;
+                }
+                add_key(hosts, net_key(address, 32), HOST_BITS);
+                if !is_folded {
+                    set(&mut fixed[EIGHTS_AT..], address[0].into());
+                    add_key(hosts, net_key(address, 16), NET_BITS);
+                    add_key(hosts, net_key(address, 24), NET_BITS);
+                }
             }
         }
     }
 
-    /// Appends it as it stands in a file's index: kinds, flags, six zeros, protocols, bits.
+    /// Appends it as it stands in a file's index.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend([self.kinds, self.partial as u8, 0, 0, 0, 0, 0, 0]);
-        for word in self.protocols.iter().chain(&self.bits) {
-            out.extend(word.to_le_bytes());
-        }
+        out.extend(&self.bytes);
     }
 
-    /// Reads one; `None` where so many bytes are none.
-    pub fn read(bytes: &[u8]) -> Option<Summary> {
-        let (fixed, bits) = bytes.split_at_checked(FIXED_BYTES)?;
-        let words = |bytes: &[u8]| -> Vec<u64> {
-            bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
-        };
-        (bits.len() % 8 == 0 && (bits.len() / 8).is_power_of_two()).then_some(())?;
-        let protocols = words(&fixed[8..]).try_into().ok()?;
-        Some(Summary { bits: words(bits), protocols, kinds: fixed[0], partial: fixed[1] & 1 != 0 })
+    /// Reads one of this form; `None` where so many bytes are none.
+    pub fn read(form: SummaryForm, bytes: &[u8]) -> Option<Summary> {
+        form.is_length(bytes.len()).then(|| Summary { form, bytes: bytes.to_vec() })
     }
 
     /// Whether an entry that `test` matches can be in the segment.
     pub fn may_hold(&self, test: &KeyTest) -> bool {
-        self.partial || test.patterns().iter().any(|pattern| self.may_hold_one_of(pattern))
-    }
-
-    fn places(&self, key: u64) -> [(usize, u64); 2] {
-        let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let hash = (mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let place = |hash: u32| ((hash / 64) as usize & (self.bits.len() - 1), 1 << (hash % 64));
-        [place((hash >> 32) as u32), place((hash ^ hash >> 29) as u32)]
-    }
-
-    fn add(&mut self, key: u64) {
-        for (word, bit) in self.places(key) {
-            self.bits[word] |= bit;
-        }
-    }
-
-    fn has(&self, key: u64) -> bool {
-        self.places(key).iter().all(|&(word, bit)| self.bits[word] & bit != 0)
-    }
-
-    fn may_hold_one_of(&self, pattern: &Pattern) -> bool {
-        let (mask, value) = pattern.parts();
-        let [source, destination, source_port, destination_port, protocol, kind] = whole_fields(&mask);
-        let [of_source, of_destination, of_source_port, of_destination_port] = keys(&value);
-        (!source || self.has(of_source))
-            && (!destination || self.has(of_destination))
-            && (!source_port || self.has(of_source_port))
-            && (!destination_port || self.has(of_destination_port))
-            && (!protocol
-                || self.protocols[value.protocol() as usize / 64] & 1 << (value.protocol() % 64) != 0)
-            && (!kind || self.kinds & 1 << value.kind() as u8 != 0)
+        self.form.may_hold(&self.bytes, test)
     }
 }
 
-/// What an entry leaves in the bits: source, destination, source port, destination port. Sides make no
-/// difference.
-fn keys(entry: &KeyEntry) -> [u64; 4] {
-    const PORT: u64 = 1 << 32;
-    [
-        u32::from_le_bytes(entry.source) as u64,
-        u32::from_le_bytes(entry.destination) as u64,
-        PORT | entry.source_port as u64,
-        PORT | entry.destination_port as u64,
-    ]
+/// What two entries have in common of which the second adds nothing to the bits.
+fn flow(entry: &KeyEntry) -> ([u8; 4], [u8; 4], u16, u16, Kind) {
+    (entry.source, entry.destination, entry.source_port, entry.destination_port, entry.kind())
 }
 
 /// A summary and whose it is.
@@ -240,12 +217,14 @@ mod tests {
             let mut written = Vec::new();
             summary.write(&mut written);
             assert_eq!([written.len(), summary.bytes()], [Summary::bytes_of(segment_bytes); 2]);
-            let read = Summary::read(&written).unwrap();
+            let read = Summary::read(SummaryForm::Second, &written).unwrap();
             assert_eq!(read, summary);
             assert!((0..9).all(|number| read.may_hold(&KeyTest::host([10, 0, 1, number]))));
             assert!(!read.may_hold(&KeyTest::protocol(6)) && read.may_hold(&KeyTest::port(53)));
-            for len in [0, FIXED_BYTES - 1, FIXED_BYTES, written.len() - 8] {
-                assert_eq!(Summary::read(&written[..len]), None, "{len} bytes");
+            assert!(!read.may_hold(&KeyTest::vlan(true)) && read.may_hold(&KeyTest::vlan(false)));
+            assert!(!read.may_hold(&KeyTest::net_v4([11, 0, 0, 0], [255, 0, 0, 0])));
+            for len in [0, HOSTS_AT - 1, HOSTS_AT, written.len() - 8] {
+                assert_eq!(Summary::read(SummaryForm::Second, &written[..len]), None, "{len} bytes");
             }
         }
     }

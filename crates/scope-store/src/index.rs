@@ -1,12 +1,15 @@
 //! The index of a closed file: what a search has to know of each segment, in one stretch at the file's end.
 //!
 //! ```text
-//!  0      4        8       16        20              24              32      40
-//!  | type | length | magic | entries | summary bytes | blocks before | check | entries | zeros | length |
+//!  0      4        8       16        20              24              28      32      40       96     2184
+//!  | type | length | magic | entries | summary bytes | blocks before | lanes | check | totals | card | entries | zeros | length |
 //!
+//!  card:   | run id 16 | smallest time 8 | largest time 8 | check 8 | 64 lanes of 32 bytes |
+//!  lane:   | lane 4 | zeros 4 | first packet of its first segment 8 | of its last 8 | end of its last 8 |
 //!  entry:  | foot's first 256 bytes | offset 8 | hash 16 | summary |
 //! ```
-//! docs/FORMAT.md, section 7, has the tables. A block is at most [`INDEX_BYTES_MAX`] long, since libpcap reads
+//! A question reads the card first, which has a check of its own, and the rest of few files. Version 1 had no card, and
+//! summaries of another form: it is read, and written only for tests. docs/FORMAT.md, section 7, has the tables. A block is at most [`INDEX_BYTES_MAX`] long, since libpcap reads
 //! none that is longer: a file with more entries has several, one directly behind the other. The file's last 4
 //! bytes are the last block's length, so a reader finds them from the end. That a block is a multiple of 4096
 //! bytes long lets it be written with O_DIRECT.
@@ -14,7 +17,8 @@
 use crate::checks::Hash;
 use scope_packet::pcapng::{BLOCK_BYTES_MIN, INDEX, le32};
 use scope_packet::segment::Foot;
-use scope_ring::Summary;
+use scope_ring::{Summary, SummaryForm};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Range;
 use twox_hash::{XxHash3_64, XxHash3_128};
@@ -24,19 +28,56 @@ pub const INDEX_BYTES_MAX: usize = 16 << 20;
 /// An index block is a multiple of this long.
 pub const INDEX_ALIGN: usize = 4096;
 
-/// Magic and, last, the version.
-const MAGIC: [u8; 8] = *b"WSINDEX\x01";
-/// Where the entries begin.
-const FIXED_BYTES: usize = TOTALS_AT + TOTALS_BYTES;
+/// Behind it stands the version.
+const MAGIC: [u8; 7] = *b"WSINDEX";
+const VERSION: u8 = 2;
 /// What is known of the whole file stands in each of its index blocks.
 const TOTALS_AT: usize = 40;
 const TOTALS_BYTES: usize = 56;
 const CHECK_AT: usize = 32;
+const LANES_AT: usize = 28;
+const CARD_AT: usize = TOTALS_AT + TOTALS_BYTES;
+const CARD_CHECK_AT: usize = CARD_AT + 32;
+const LANE_TABLE_AT: usize = CARD_CHECK_AT + 8;
+const LANE_BYTES: usize = 32;
+/// Lanes that a card lists; of a file with more it lists none.
+pub const LANES_MAX: usize = 64;
+/// Stands for their number where there are more.
+const LANES_UNLISTED: u32 = u32::MAX;
 /// Of an entry: the foot's bytes that it has, its fields and room for more of them; then offset and hash.
 const FOOT_BYTES: usize = 256;
 const SUMMARY_AT: usize = FOOT_BYTES + 8 + 16;
+
+const _: () = assert!(fixed_bytes(SummaryForm::Second) <= INDEX_ALIGN, "one page has all of the card");
+
+/// Where the entries begin.
+const fn fixed_bytes(form: SummaryForm) -> usize {
+    match form {
+        SummaryForm::First => CARD_AT,
+        SummaryForm::Second => LANE_TABLE_AT + LANES_MAX * LANE_BYTES,
+    }
+}
+
 /// Of every index block: what isn't entries.
-const FRAME_BYTES: usize = FIXED_BYTES + 4;
+const fn frame_bytes(form: SummaryForm) -> usize {
+    fixed_bytes(form) + 4
+}
+
+/// The form of summaries in an index of this version.
+fn form_of(version: u8) -> Option<SummaryForm> {
+    match version {
+        1 => Some(SummaryForm::First),
+        VERSION => Some(SummaryForm::Second),
+        _ => None,
+    }
+}
+
+fn version_of(form: SummaryForm) -> u8 {
+    match form {
+        SummaryForm::First => 1,
+        SummaryForm::Second => VERSION,
+    }
+}
 
 /// What the index says of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,27 +147,158 @@ impl Totals {
     }
 }
 
+/// What an index says of its file so that most questions need no more of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// Sums.
+    pub totals: Totals,
+    /// The run of all segments; zeros where there are none.
+    pub run_id: [u8; 16],
+    /// Smallest and largest of the times in the feet of all segments, also of those without packets; `None`: it has no
+    /// segment.
+    pub reach_ns: Option<(i64, i64)>,
+    /// Its lanes, rising; `None`: they are more than are listed, or segments are of several runs.
+    pub lanes: Option<Vec<LanePart>>,
+}
+
+/// What a file has of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanePart {
+    /// The lane.
+    pub lane: u32,
+    /// Number of the first packet of its first segment.
+    pub first: u64,
+    /// The same of its last one.
+    pub last: u64,
+    /// Number of the packet behind all that its segments have, or that was left out of them.
+    pub end: u64,
+}
+
+impl Card {
+    /// Of these entries.
+    pub fn of(entries: &[Entry]) -> Card {
+        let feet = || entries.iter().map(|entry| &entry.foot).filter(|foot| has_numbers(foot));
+        let run_id = feet().next().map_or([0; 16], |foot| foot.run_id);
+        Card {
+            totals: Totals::of(entries),
+            run_id,
+            reach_ns: feet().map(reach_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            lanes: Some(lane_parts(feet()))
+                .filter(|lanes| lanes.len() <= LANES_MAX && feet().all(|foot| foot.run_id == run_id)),
+        }
+    }
+
+    /// Writes it into the beginning of a block, whose other fields in front of its end are there already.
+    fn write(&self, begin: &mut [u8; fixed_bytes(SummaryForm::Second)]) {
+        let lanes = self.lanes.as_ref().map_or(LANES_UNLISTED, |lanes| lanes.len() as u32);
+        begin[LANES_AT..LANES_AT + 4].copy_from_slice(&lanes.to_le_bytes());
+        begin[TOTALS_AT..CARD_AT].copy_from_slice(&self.totals.to_bytes());
+        begin[CARD_AT..CARD_AT + 16].copy_from_slice(&self.run_id);
+        let (min_ns, max_ns) = self.reach_ns.unwrap_or((i64::MAX, i64::MIN));
+        begin[CARD_AT + 16..CARD_AT + 24].copy_from_slice(&min_ns.to_le_bytes());
+        begin[CARD_AT + 24..CARD_AT + 32].copy_from_slice(&max_ns.to_le_bytes());
+        let places = begin[LANE_TABLE_AT..].chunks_exact_mut(LANE_BYTES);
+        for (place, part) in places.zip(self.lanes.iter().flatten()) {
+            place[..4].copy_from_slice(&part.lane.to_le_bytes());
+            for (at, number) in [(8, part.first), (16, part.last), (24, part.end)] {
+                place[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            }
+        }
+        let check = card_check(begin);
+        begin[CARD_CHECK_AT..CARD_CHECK_AT + 8].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Out of the beginning of a block; `None`: it isn't what was written.
+    fn read(begin: &[u8; fixed_bytes(SummaryForm::Second)]) -> Option<Card> {
+        let word = |at: usize| u64::from(le32(begin, at)) | u64::from(le32(begin, at + 4)) << 32;
+        (card_check(begin) == word(CARD_CHECK_AT)).then_some(())?;
+        let lanes = le32(begin, LANES_AT);
+        let part = |place: &[u8]| {
+            let word = |at: usize| u64::from(le32(place, at)) | u64::from(le32(place, at + 4)) << 32;
+            LanePart { lane: le32(place, 0), first: word(8), last: word(16), end: word(24) }
+        };
+        let places = begin[LANE_TABLE_AT..].chunks_exact(LANE_BYTES);
+        let (min_ns, max_ns) = (word(CARD_AT + 16) as i64, word(CARD_AT + 24) as i64);
+        Some(Card {
+            totals: Totals::read(begin[TOTALS_AT..].first_chunk()?),
+            run_id: *begin[CARD_AT..].first_chunk()?,
+            reach_ns: (min_ns <= max_ns).then_some((min_ns, max_ns)),
+            lanes: (lanes as usize <= LANES_MAX).then(|| places.take(lanes as usize).map(part).collect()),
+        })
+    }
+}
+
+/// Whether a segment stands for numbers of its lane.
+pub(crate) fn has_numbers(foot: &Foot) -> bool {
+    foot.packets > 0 || foot.left_out.packets > 0
+}
+
+/// Smallest and largest of the times in a foot.
+pub(crate) fn reach_ns(foot: &Foot) -> (i64, i64) {
+    (foot.min_ns.min(foot.first_ns), foot.max_ns.max(foot.first_ns))
+}
+
+/// What segments with these feet have of each lane.
+pub(crate) fn lane_parts<'a>(feet: impl Iterator<Item = &'a Foot>) -> Vec<LanePart> {
+    let mut parts: BTreeMap<u32, LanePart> = BTreeMap::new();
+    for foot in feet {
+        let (lane, first) = (foot.lane, foot.first_packet);
+        let part = parts.entry(lane).or_insert(LanePart { lane, first, last: first, end: foot.end() });
+        part.first = part.first.min(first);
+        part.last = part.last.max(first);
+        part.end = part.end.max(foot.end());
+    }
+    parts.into_values().collect()
+}
+
+/// Of a block's beginning, without both checks.
+fn card_check(begin: &[u8; fixed_bytes(SummaryForm::Second)]) -> u64 {
+    let mut cleared = *begin;
+    cleared[CHECK_AT..CHECK_AT + 8].fill(0);
+    cleared[CARD_CHECK_AT..CARD_CHECK_AT + 8].fill(0);
+    XxHash3_64::oneshot(&cleared)
+}
+
 /// What the index of a file of `len` bytes says of all of it, through `read`, which fills a piece of memory with what
 /// stands at an offset. Little is read, so the checksum isn't looked at: for whoever lists many files.
 ///
 /// # Errors
-/// That of `read`; `None`: no index of this version stands at the end.
+/// That of `read`; `None`: no index of a known version stands at the end.
 pub fn read_totals<E>(
     len: u64,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Option<Totals>, E> {
+    let begin: Option<[u8; CARD_AT]> = read_begin(len, read)?;
+    Ok(begin.and_then(|begin| {
+        form_of(begin[15])?;
+        Some(Totals::read(begin[TOTALS_AT..].first_chunk()?))
+    }))
+}
+
+/// The same of its card, held against the card's check.
+///
+/// # Errors
+/// That of `read`; `None`: no index with a card stands at the end, or it isn't what was written.
+pub fn read_card<E>(len: u64, read: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<Option<Card>, E> {
+    let begin: Option<[u8; fixed_bytes(SummaryForm::Second)]> = read_begin(len, read)?;
+    Ok(begin.filter(|begin| begin[15] == VERSION).and_then(|begin| Card::read(&begin)))
+}
+
+/// The beginning of the last index block.
+fn read_begin<const BYTES: usize, E>(
+    len: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Option<[u8; BYTES]>, E> {
     let Some(closing_at) = len.checked_sub(4) else { return Ok(None) };
     let mut closing = [0; 4];
     read(closing_at, &mut closing)?;
     let Some(from) = block_bytes(closing).and_then(|total| len.checked_sub(total as u64)) else {
         return Ok(None);
     };
-    let mut begin = [0; FIXED_BYTES];
+    let mut begin = [0; BYTES];
     read(from, &mut begin)?;
-    let is_index = le32(&begin, 0) == INDEX && begin[8..16] == MAGIC && begin[4..8] == closing;
-    let mut totals = [0; TOTALS_BYTES];
-    totals.copy_from_slice(&begin[TOTALS_AT..]);
-    Ok(is_index.then(|| Totals::read(&totals)))
+    let is_index = le32(&begin, 0) == INDEX && begin[8..15] == MAGIC && begin[4..8] == closing;
+    Ok(is_index.then_some(begin))
 }
 
 /// Why an index can't be read.
@@ -145,31 +317,34 @@ pub enum IndexError {
 
 /// Most segments of `segment_bytes` that one index block holds.
 pub const fn slots_max(segment_bytes: usize) -> usize {
-    (INDEX_BYTES_MAX - FRAME_BYTES) / (SUMMARY_AT + Summary::bytes_of(segment_bytes))
+    (INDEX_BYTES_MAX - frame_bytes(SummaryForm::Second)) / (SUMMARY_AT + Summary::bytes_of(segment_bytes))
 }
 
 /// Bytes of the index of so many segments of `segment_bytes`: what a file's reserve has to hold for it.
 pub fn bytes_of(slots: usize, segment_bytes: usize) -> u64 {
-    let block = |slots| block_bytes_of(slots, Summary::bytes_of(segment_bytes)) as u64;
+    let form = SummaryForm::Second;
+    let block = |slots| block_bytes_of(form, slots, form.bytes_of(segment_bytes)) as u64;
     let max = slots_max(segment_bytes);
     let last = slots % max;
     (slots / max) as u64 * block(max) + if last != 0 || slots == 0 { block(last) } else { 0 }
 }
 
-fn block_bytes_of(entries: usize, summary_bytes: usize) -> usize {
-    (FRAME_BYTES + entries * (SUMMARY_AT + summary_bytes)).next_multiple_of(INDEX_ALIGN)
+fn block_bytes_of(form: SummaryForm, entries: usize, summary_bytes: usize) -> usize {
+    (frame_bytes(form) + entries * (SUMMARY_AT + summary_bytes)).next_multiple_of(INDEX_ALIGN)
 }
 
-/// The index of a file with these segments, all of one size and in the order of the file.
+/// The index of a file with these segments, all of one size and in the order of the file. Its version is that of their
+/// summaries, which are all of one form.
 pub fn write(entries: &[Entry]) -> Vec<u8> {
+    let form = entries.first().map_or(SummaryForm::Second, |entry| entry.summary.form());
     let summary_bytes = entries.first().map_or(0, |entry| entry.summary.bytes());
-    let max = (INDEX_BYTES_MAX - FRAME_BYTES) / (SUMMARY_AT + summary_bytes);
-    let mut out = Vec::with_capacity(block_bytes_of(entries.len(), summary_bytes));
-    let totals = Totals::of(entries).to_bytes();
+    let max = (INDEX_BYTES_MAX - frame_bytes(form)) / (SUMMARY_AT + summary_bytes);
+    let mut out = Vec::with_capacity(block_bytes_of(form, entries.len(), summary_bytes));
+    let card = Card::of(entries);
     let mut blocks = entries.chunks(max);
-    write_block(&mut out, blocks.next().unwrap_or_default(), &totals, summary_bytes, 0);
+    write_block(&mut out, blocks.next().unwrap_or_default(), &card, (form, summary_bytes), 0);
     for (before, entries) in (1..).zip(blocks) {
-        write_block(&mut out, entries, &totals, summary_bytes, before);
+        write_block(&mut out, entries, &card, (form, summary_bytes), before);
     }
     out
 }
@@ -178,22 +353,28 @@ pub fn write(entries: &[Entry]) -> Vec<u8> {
 fn write_block(
     out: &mut Vec<u8>,
     entries: &[Entry],
-    totals: &[u8; TOTALS_BYTES],
-    summary_bytes: usize,
+    card: &Card,
+    (form, summary_bytes): (SummaryForm, usize),
     before: u32,
 ) {
     let from = out.len();
-    let total = block_bytes_of(entries.len(), summary_bytes);
-    out.extend(INDEX.to_le_bytes());
-    out.extend((total as u32).to_le_bytes());
-    out.extend(MAGIC);
-    for word in [entries.len() as u32, summary_bytes as u32, before, 0] {
-        out.extend(word.to_le_bytes());
+    let total = block_bytes_of(form, entries.len(), summary_bytes);
+    let mut begin = [0; fixed_bytes(SummaryForm::Second)];
+    begin[..4].copy_from_slice(&INDEX.to_le_bytes());
+    begin[4..8].copy_from_slice(&(total as u32).to_le_bytes());
+    begin[8..15].copy_from_slice(&MAGIC);
+    begin[15] = version_of(form);
+    for (at, word) in [(16, entries.len() as u32), (20, summary_bytes as u32), (24, before)] {
+        begin[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }
-    out.extend([0; 8]); // the check
-    out.extend(totals);
+    match form {
+        SummaryForm::First => begin[TOTALS_AT..CARD_AT].copy_from_slice(&card.totals.to_bytes()),
+        SummaryForm::Second => card.write(&mut begin),
+    }
+    out.extend(&begin[..fixed_bytes(form)]);
     for entry in entries {
-        assert_eq!(entry.summary.bytes(), summary_bytes, "one segment size");
+        let summary = (entry.summary.form(), entry.summary.bytes());
+        assert_eq!(summary, (form, summary_bytes), "one segment size, one form");
         let mut foot = [0; FOOT_BYTES];
         entry.foot.write(&mut foot);
         out.extend(foot);
@@ -213,21 +394,55 @@ fn block_bytes(closing: [u8; 4]) -> Option<usize> {
     (total.is_multiple_of(INDEX_ALIGN) && (INDEX_ALIGN..=INDEX_BYTES_MAX).contains(&total)).then_some(total)
 }
 
-/// Reads one index block: its entries, and how many further blocks stand directly in front of it.
-fn read_block(block: &[u8]) -> Result<(Vec<Entry>, u32), IndexError> {
+/// An entry as it stands in a block, lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryBytes<'a> {
+    facts: &'a [u8; SUMMARY_AT],
+    /// The form of its summary.
+    pub form: SummaryForm,
+    /// Its summary.
+    pub summary: &'a [u8],
+}
+
+impl EntryBytes<'_> {
+    /// Offset, foot and hash; `None`: the foot can't be read.
+    pub fn facts(&self) -> Option<(u64, Foot, Hash)> {
+        let (foot, rest) = self.facts.split_at(FOOT_BYTES);
+        let (offset, hash) = rest.split_first_chunk()?;
+        Some((u64::from_le_bytes(*offset), Foot::read(foot)?, Hash(hash.try_into().ok()?)))
+    }
+
+    fn entry(self) -> Option<Entry> {
+        let (offset, foot, hash) = self.facts()?;
+        Some(Entry { offset, foot, hash, summary: Summary::read(self.form, self.summary)? })
+    }
+}
+
+/// One index block that is looked through.
+struct Block<T> {
+    entries: Vec<T>,
+    version: u8,
+    /// So many stand directly in front of it.
+    before: u32,
+}
+
+/// Makes of each entry of a block what `make` makes of it. The check in `block` is cleared.
+fn read_block<T>(
+    block: &mut [u8],
+    make: &impl Fn(EntryBytes<'_>) -> Option<T>,
+) -> Result<Block<T>, IndexError> {
     let total = block.len();
     if total < BLOCK_BYTES_MIN || le32(block, 0) != INDEX {
         return Err(IndexError::None);
     }
-    if total < FRAME_BYTES || block[8..15] != MAGIC[..7] {
+    if total < frame_bytes(SummaryForm::First) || block[8..15] != MAGIC {
         return Err(IndexError::Damaged("it doesn't begin like one"));
     }
-    if block[15] != MAGIC[7] {
-        return Err(IndexError::Newer(block[15]));
-    }
-    let mut cleared = block.to_vec();
-    cleared[CHECK_AT..CHECK_AT + 8].fill(0);
-    if XxHash3_64::oneshot(&cleared).to_le_bytes() != block[CHECK_AT..CHECK_AT + 8] {
+    let version = block[15];
+    let Some(form) = form_of(version) else { return Err(IndexError::Newer(version)) };
+    let check: [u8; 8] = std::array::from_fn(|at| block[CHECK_AT + at]);
+    block[CHECK_AT..CHECK_AT + 8].fill(0);
+    if XxHash3_64::oneshot(block).to_le_bytes() != check {
         return Err(IndexError::Damaged("its checksum differs"));
     }
     if le32(block, 4) as usize != total || le32(block, total - 4) as usize != total {
@@ -235,20 +450,17 @@ fn read_block(block: &[u8]) -> Result<(Vec<Entry>, u32), IndexError> {
     }
     let (count, summary_bytes) = (le32(block, 16) as usize, le32(block, 20) as usize);
     let entry_bytes = SUMMARY_AT + summary_bytes;
-    let entries = count.checked_mul(entry_bytes).and_then(|bytes| block[FIXED_BYTES..total - 4].get(..bytes));
+    let room = block.get(fixed_bytes(form)..total - 4);
+    let entries = count.checked_mul(entry_bytes).and_then(|bytes| room?.get(..bytes));
     let entries = entries.ok_or(IndexError::Damaged("it has more entries than room"))?;
-    let read: Option<Vec<Entry>> = entries.chunks_exact(entry_bytes).map(read_entry).collect();
-    Ok((read.ok_or(IndexError::Damaged("an entry can't be read"))?, le32(block, 24)))
-}
-
-fn read_entry(bytes: &[u8]) -> Option<Entry> {
-    let (facts, summary) = bytes.split_at(SUMMARY_AT);
-    Some(Entry {
-        offset: u64::from_le_bytes(facts[FOOT_BYTES..FOOT_BYTES + 8].try_into().ok()?),
-        foot: Foot::read(&facts[..FOOT_BYTES])?,
-        hash: Hash(facts[FOOT_BYTES + 8..].try_into().ok()?),
-        summary: Summary::read(summary)?,
-    })
+    let read = |bytes| {
+        let (facts, summary): (&[u8; SUMMARY_AT], &[u8]) = <[u8]>::split_first_chunk(bytes)?;
+        form.is_length(summary.len()).then_some(())?;
+        make(EntryBytes { facts, form, summary })
+    };
+    let read: Option<Vec<T>> = entries.chunks_exact(entry_bytes).map(read).collect();
+    let entries = read.ok_or(IndexError::Damaged("an entry can't be read"))?;
+    Ok(Block { entries, version, before: le32(block, 24) })
 }
 
 /// Reads the whole index out of the last bytes of a file, all its index blocks at least.
@@ -266,10 +478,20 @@ pub fn read(end_of_file: &[u8]) -> Result<Vec<Entry>, IndexError> {
 /// outer error is that of `read`.
 pub fn read_from_end<E>(
     within: Range<u64>,
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Result<(Vec<Entry>, u64), IndexError>, E> {
-    let (mut blocks, mut end, mut missing) = (Vec::new(), within.end, None);
-    while missing != Some(0) {
+    make_from_end(within, &mut Vec::new(), read, |entry| entry.entry())
+}
+
+/// The same, with what `make` makes of each entry; blocks are read into `buffer`, each by one read.
+pub(crate) fn make_from_end<T, E>(
+    within: Range<u64>,
+    buffer: &mut Vec<u8>,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    make: impl Fn(EntryBytes<'_>) -> Option<T>,
+) -> Result<Result<(Vec<T>, u64), IndexError>, E> {
+    let (mut blocks, mut end): (Vec<Block<T>>, u64) = (Vec::new(), within.end);
+    while blocks.last().is_none_or(|behind| behind.before > 0) {
         let mut closing = [0; 4];
         let Some(closing_at) = end.checked_sub(4).filter(|&at| at >= within.start) else {
             return Ok(Err(IndexError::None));
@@ -278,19 +500,24 @@ pub fn read_from_end<E>(
         let total = block_bytes(closing);
         let from = total.and_then(|total| end.checked_sub(total as u64)).filter(|&from| from >= within.start);
         let Some(from) = from else { return Ok(Err(IndexError::None)) };
-        let mut block = vec![0; (end - from) as usize];
-        read(from, &mut block)?;
-        let (entries, before) = match read_block(&block) {
+        buffer.resize((end - from) as usize, 0);
+        read(from, buffer)?;
+        let block = match read_block(buffer, &make) {
             Ok(read) => read,
             Err(cause) => return Ok(Err(cause)),
         };
-        if missing.is_some_and(|missing: u32| missing - 1 != before) {
-            return Ok(Err(IndexError::Damaged("a block of it is missing")));
+        if let Some(behind) = blocks.last() {
+            if behind.before - 1 != block.before {
+                return Ok(Err(IndexError::Damaged("a block of it is missing")));
+            }
+            if behind.version != block.version {
+                return Ok(Err(IndexError::Damaged("a block of it has another version")));
+            }
         }
-        blocks.push(entries);
-        (end, missing) = (from, Some(before));
+        blocks.push(block);
+        end = from;
     }
-    Ok(Ok((blocks.into_iter().rev().flatten().collect(), end)))
+    Ok(Ok((blocks.into_iter().rev().flat_map(|block| block.entries).collect(), end)))
 }
 
 #[cfg(test)]
@@ -378,7 +605,7 @@ mod tests {
             assert_eq!(read(&bytes[..len]), Err(IndexError::None), "{len} bytes");
         }
         let mut newer = bytes;
-        newer[15] = 2;
-        assert_eq!(read(&newer), Err(IndexError::Newer(2)));
+        newer[15] = 3;
+        assert_eq!(read(&newer), Err(IndexError::Newer(3)));
     }
 }

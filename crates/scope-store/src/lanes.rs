@@ -8,7 +8,7 @@
 //! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing.
 
 use crate::index::IndexError;
-use crate::listing::{Contents, SegmentFacts};
+use crate::listing::{Contents, Passed, PassedRun, SegmentFacts};
 use crate::name::{FileName, begin_of_run};
 use scope_packet::segment::Foot;
 use scope_packet::{Drops, Gap, GapReason};
@@ -141,6 +141,25 @@ impl Lanes {
             if known.end < link.end {
                 *known = link;
             }
+        }
+    }
+
+    /// Adds what is known of a file of this volume that was passed over, since nothing of its lanes is missing in the span
+    /// that is asked for.
+    pub fn add_passed(&mut self, volume: [u8; 16], passed: &Passed) {
+        let (run_id, number) = (passed.run_id, passed.name.number());
+        self.files.insert((run_id, volume, number));
+        for part in &passed.lanes {
+            for first_packet in [part.first, part.last] {
+                self.places.insert((run_id, part.lane, volume, first_packet), number);
+            }
+        }
+    }
+
+    /// Adds what is known of a run all of whose files were passed over.
+    pub fn add_run(&mut self, run: &PassedRun) {
+        if !run.volumes.is_empty() {
+            self.volumes.entry(run.run_id).or_insert_with(|| run.volumes.clone());
         }
     }
 
@@ -337,6 +356,7 @@ mod tests {
             interfaces: Vec::new(),
             segments: segments.to_vec(),
             head: None,
+            index_bytes: 0,
             index: None,
             unread: 0,
         }

@@ -15,7 +15,8 @@
 //! | [`compose`], [`outgoing`] | segments of what a volume keeps; a segment on its way to a file |
 //! | `hands`, `account`, `maker`, `mending` | a volume's segments, figures, files, and those of dead runs |
 //! | [`file`] | the ring as files at the end of a run |
-//! | [`listing`], [`lanes`] | what a store has, looked at cheaply; what its lanes lack |
+//! | [`listing`], `neighbours` | what a store has, looked at cheaply; which files outside of a span it needs all the same |
+//! | [`lanes`] | what lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
 //! | [`sift`], [`fetch`] | what is asked of packets; reads that are under way |
 //! | `loaders`, `load`, `sparse` | threads that read ahead; one segment on its way; one read in part |
@@ -57,6 +58,7 @@ mod maker;
 mod mending;
 mod merge;
 pub mod name;
+mod neighbours;
 pub mod outgoing;
 pub mod record;
 pub mod recover;

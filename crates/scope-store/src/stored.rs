@@ -10,13 +10,14 @@
 
 use crate::checks::{self, Damage, Hash};
 use crate::head::{HEAD_ALIGN, HEAD_BYTES_MAX, Head, HeadError};
-use crate::index::{self, Entry, IndexError};
+use crate::index::{self, EntryBytes, IndexError};
 use crate::segment::{SegmentFault, StoredSegment, foot_of};
 use crate::unread::unread;
 use scope_fault::Fault;
+use scope_packet::LinkType;
 use scope_packet::pcapng::{BLOCK_BYTES_MIN, KEY_COLUMN, PADDING, le32};
 use scope_packet::segment::{FOOT_BYTES, Foot, SEGMENT_BYTES_MAX, is_segment_size};
-use scope_ring::Summary;
+use scope_ring::{KeyTest, Summary};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -28,7 +29,10 @@ use std::path::Path;
 /// same length.
 const LOOKED_AT_MAX: u64 = 4 << 20;
 /// The head is looked for in so many bytes first.
-const HEAD_BYTES_FIRST: usize = 64 << 10;
+const HEAD_BYTES_FIRST: usize = 8 << 10;
+
+/// Which keys are searched for among packets of a link type.
+pub type Keys<'a> = &'a (dyn Fn(LinkType) -> KeyTest + Sync);
 
 /// Why a file can't be read as one of the store.
 #[derive(Debug, thiserror::Error)]
@@ -108,8 +112,16 @@ pub struct Facts {
     pub foot: Foot,
     /// Its hash; [`Hash::NONE`] in a file from before there were any.
     pub hash: Hash,
-    /// What lets a search skip it; from the index only.
+    /// What lets a search skip it; from the index only, and not where the file was opened for a search.
     pub summary: Option<Summary>,
+    /// Whether a packet that is searched for may be in it, where the file was opened for a search.
+    pub may_match: bool,
+}
+
+/// What an index is read for, and memory for it.
+struct Reading<'a> {
+    keys: Option<Keys<'a>>,
+    buffer: &'a mut Vec<u8>,
 }
 
 /// A store file, open for reading.
@@ -123,6 +135,7 @@ pub struct StoredFile {
     state: State,
     segments: Vec<Facts>,
     unread: Vec<u64>,
+    index_bytes: u64,
     /// Where segments end: at the index, or where the last whole slot does.
     segments_end: u64,
 }
@@ -130,6 +143,16 @@ pub struct StoredFile {
 impl StoredFile {
     /// Reads head and index, or where there is no index the foot of each slot.
     pub fn open(file: File) -> Result<StoredFile, StoredError> {
+        StoredFile::read(file, &mut Reading { keys: None, buffer: &mut Vec::new() })
+    }
+
+    /// The same for a search: what summaries say of its keys is kept in their place. Index blocks are read into
+    /// `buffer`.
+    pub fn open_for(file: File, keys: Keys<'_>, buffer: &mut Vec<u8>) -> Result<StoredFile, StoredError> {
+        StoredFile::read(file, &mut Reading { keys: Some(keys), buffer })
+    }
+
+    fn read(file: File, reading: &mut Reading<'_>) -> Result<StoredFile, StoredError> {
         let bytes = file.metadata()?.len();
         let (head, head_bytes, head_damage) = match read_head(&file, bytes) {
             Ok((head, end)) if head.has_block() || !has_index(&file, bytes)? => (head, end, None),
@@ -151,9 +174,10 @@ impl StoredFile {
             true => head.segment_bytes as usize,
             false => first_segment_bytes(&file, head_bytes, bytes)?,
         };
-        let (state, segments, segments_end) = match read_index(&file, head_bytes, segment_bytes, bytes)? {
+        let index = read_index(&file, (head_bytes, segment_bytes), bytes, head.link_type, reading)?;
+        let (state, segments, segments_end) = match index {
             _ if !head.has_block() => (State::Older, Vec::new(), bytes),
-            Ok((entries, from)) => (State::Closed, entries.into_iter().map(Facts::from).collect(), from),
+            Ok((segments, from)) => (State::Closed, segments, from),
             Err(cause) => (State::Unclosed(cause), Vec::new(), bytes),
         };
         let unread = Vec::new();
@@ -167,6 +191,7 @@ impl StoredFile {
             state,
             segments,
             unread,
+            index_bytes: if state == State::Closed { bytes - segments_end } else { 0 },
             segments_end,
         };
         if state != State::Closed {
@@ -185,7 +210,7 @@ impl StoredFile {
             match foot_of(&foot_page, self.segment_bytes) {
                 Ok(foot) if whole => {
                     let hash = checks::stored_hash(&foot_page);
-                    self.segments.push(Facts { offset, foot, hash, summary: None });
+                    self.segments.push(Facts { offset, foot, hash, summary: None, may_match: true });
                 }
                 _ => self.unread.push(offset),
             }
@@ -223,6 +248,11 @@ impl StoredFile {
     /// Size of its segments, bytes; 0 in an older file that has none.
     pub fn segment_bytes(&self) -> usize {
         self.segment_bytes
+    }
+
+    /// Bytes of its index.
+    pub fn index_bytes(&self) -> u64 {
+        self.index_bytes
     }
 
     /// In which state it was found.
@@ -312,12 +342,6 @@ impl StoredFile {
     }
 }
 
-impl From<Entry> for Facts {
-    fn from(entry: Entry) -> Facts {
-        Facts { offset: entry.offset, foot: entry.foot, hash: entry.hash, summary: Some(entry.summary) }
-    }
-}
-
 /// Reads the head, in as many bytes as it takes.
 fn read_head(file: &File, bytes: u64) -> Result<(Head, u64), StoredError> {
     let mut first = HEAD_BYTES_FIRST;
@@ -334,6 +358,17 @@ fn read_head(file: &File, bytes: u64) -> Result<(Head, u64), StoredError> {
     }
 }
 
+/// The head of a file, which must be whole and have a head block.
+///
+/// # Errors
+/// The system's, and whatever else it is.
+pub(crate) fn head_of(file: &File) -> Result<Head, StoredError> {
+    match read_head(file, file.metadata()?.len())? {
+        (head, _) if head.has_block() => Ok(head),
+        _ => Err(HeadError::Damaged("no head block").into()),
+    }
+}
+
 /// Whether a file of which no head block was found ends in an index.
 fn has_index(file: &File, bytes: u64) -> io::Result<bool> {
     let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
@@ -346,7 +381,8 @@ fn instead_of_head(file: &File, bytes: u64) -> io::Result<Option<(Head, u64, Opt
     let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
     let first = match index::read_from_end(0..bytes, read)? {
         Ok((entries, _)) => entries.into_iter().next().and_then(|entry| {
-            let is_size = |size: &usize| Summary::bytes_of(*size) == entry.summary.bytes();
+            let form = entry.summary.form();
+            let is_size = |size: &usize| form.bytes_of(*size) == entry.summary.bytes();
             Some((entry.foot, segment_sizes().find(is_size)?, entry.offset))
         }),
         Err(_) => None,
@@ -433,25 +469,38 @@ fn first_segment_bytes(file: &File, from: u64, bytes: u64) -> Result<usize, Stor
     }
 }
 
-/// The entries of the index and where it begins; or what is wrong with it.
+/// What the index says of the segments of a file, the place of whose slots is given, and where it begins; or what is
+/// wrong with it.
 fn read_index(
     file: &File,
-    head: u64,
-    segment: usize,
+    (head, segment): (u64, usize),
     bytes: u64,
-) -> io::Result<Result<(Vec<Entry>, u64), IndexError>> {
+    link_type: LinkType,
+    reading: &mut Reading<'_>,
+) -> io::Result<Result<(Vec<Facts>, u64), IndexError>> {
     let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
-    let (entries, end) = match index::read_from_end(head..bytes, read)? {
+    let keys = reading.keys.map(|keys| keys(link_type));
+    let make = |entry: EntryBytes<'_>| {
+        let (offset, foot, hash) = entry.facts()?;
+        let EntryBytes { form, summary, .. } = entry;
+        Some(match &keys {
+            Some(keys) => {
+                Facts { offset, foot, hash, summary: None, may_match: form.may_hold(summary, keys) }
+            }
+            None => Facts { offset, foot, hash, summary: Summary::read(form, summary), may_match: true },
+        })
+    };
+    let (facts, end) = match index::make_from_end(head..bytes, reading.buffer, read, make)? {
         Ok(read) => read,
         Err(cause) => return Ok(Err(cause)),
     };
     let mut at = head;
-    for entry in &entries {
-        let next = entry.offset.checked_add(segment as u64).filter(|&next| entry.offset >= at && next <= end);
+    for one in &facts {
+        let next = one.offset.checked_add(segment as u64).filter(|&next| one.offset >= at && next <= end);
         match next {
-            Some(next) if (entry.offset - head).is_multiple_of(segment as u64) => at = next,
+            Some(next) if (one.offset - head).is_multiple_of(segment as u64) => at = next,
             _ => return Ok(Err(IndexError::Damaged("a segment lies where none can"))),
         }
     }
-    Ok(Ok((entries, end)))
+    Ok(Ok((facts, end)))
 }

@@ -296,14 +296,22 @@ impl StoreTimeline {
             listings.push(listing);
         }
         for (number, listing) in listings.into_iter().enumerate() {
+            let begins = listing.begins_ns();
             for (day, error) in &listing.unread {
-                timeline.add_unread(number, day, error, &listing.files);
+                timeline.add_unread(number, day, error, &begins);
             }
-            let begins: Vec<i64> = listing.files.iter().map(|file| file.name.first_ns()).collect();
-            for (at, listed) in listing.files.into_iter().enumerate() {
+            for passed in &listing.passed {
+                plan.lanes.add_passed(listing.volume.0, passed);
+                timeline.hear(passed.span_ns);
+            }
+            for run in &listing.heads {
+                plan.lanes.add_run(run);
+            }
+            for listed in listing.files {
                 // What a file that can't be read had lies before the next one's begin.
-                let next_ns = begins[at + 1..].iter().copied().find(|&begin| begin > begins[at]);
-                timeline.add(number, listed, next_ns.map_or(i64::MAX, |next_ns| next_ns - 1), &mut plan);
+                let behind = begins.partition_point(|&begin| begin <= listed.name.first_ns());
+                let until_ns = begins.get(behind).map_or(i64::MAX, |next_ns| next_ns - 1);
+                timeline.add(number, listed, until_ns, &mut plan);
             }
         }
         let lacks = plan.lanes.lacks();
@@ -420,13 +428,18 @@ impl StoreTimeline {
     }
 
     /// What the folder of a day has that can't be read may reach up to the begin of the next file.
-    fn add_unread(&mut self, store: usize, day: &Path, error: &io::Error, files: &[Listed]) {
+    fn add_unread(&mut self, store: usize, day: &Path, error: &io::Error, begins: &[i64]) {
         let Some((from_ns, day_end_ns)) = day.to_str().and_then(day_ns) else { return };
-        let behind = files.iter().map(|file| file.name.first_ns()).filter(|&begin| begin > day_end_ns);
+        let behind = begins.iter().copied().filter(|&begin| begin > day_end_ns);
         let span_ns = (from_ns, behind.min().map_or(i64::MAX, |next_ns| next_ns - 1));
         if self.touches(span_ns) {
             self.damage(store, unread(&self.files.path(store, day), error), None, span_ns);
         }
+    }
+
+    /// The stores have packets of these times, whether asked for or not.
+    fn hear(&mut self, span_ns: Option<(i64, i64)>) {
+        self.heard = self.heard.into_iter().chain(span_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
 
     fn add(&mut self, store: usize, listed: Listed, until_ns: i64, plan: &mut Plan) {
@@ -445,7 +458,7 @@ impl StoreTimeline {
         };
         plan.lanes.add(store, &contents);
         let whole = contents.span_ns();
-        self.heard = self.heard.into_iter().chain(whole).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.hear(whole);
         if let Some(cause) = contents.index {
             let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), until_ns));
             // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody

@@ -384,10 +384,40 @@ fn put_checks(segment: &mut [u8]) -> [u8; 16] {
     hash
 }
 
-/// What the index says of the samples in one segment, by section 7 of the page: kinds, protocols, bits.
+/// What the index says of the samples in one segment, by section 7 of the page: mixes, protocols, bits.
 fn reference_summary(segment_bytes: usize) -> Vec<u8> {
-    let from = offset("Index entry", "kinds");
+    let from = offset("Index entry", "mixes");
     let at = |field| offset("Index entry", field) - from;
+    let hosts_at = at("hosts");
+    let ports_at = hosts_at + segment_bytes / 512;
+    let mut out = vec![0; ports_at + segment_bytes / 1024];
+    put(&mut out, at("mixes"), 1 << 1, 2); // IPv4, no tag, no fragment
+    let mut set = |at: usize, bit: usize| out[at + bit / 8] |= 1 << (bit % 8);
+    set(at("protocols"), 17); // UDP
+    set(at("first bytes"), 10);
+    set(at("low ports"), 53);
+    let mut add = |from: usize, to: usize, key: u64, count: u64| {
+        let x = key.wrapping_mul(0x9e3779b97f4a7c15);
+        let h = (x ^ x >> 32).wrapping_mul(0xbf58476d1ce4e5b9);
+        let (f, s, bits) = (h >> 32, h % (1 << 32) | 1, (to - from) as u64 * 8);
+        for i in 0..count {
+            set(from, ((((f + i * s) % (1 << 32)) * bits) >> 32) as usize);
+        }
+    };
+    for address in [u32::from_be_bytes([10, 0, 0, 1]), u32::from_be_bytes([10, 0, 0, 2])] {
+        let a = u64::from(address);
+        add(hosts_at, ports_at, (32 << 32) + a, 4);
+        add(hosts_at, ports_at, (24 << 32) + (a >> 8), 2);
+        add(hosts_at, ports_at, (16 << 32) + (a >> 16), 2);
+    }
+    add(ports_at, ports_at + segment_bytes / 1024, 60000, 2);
+    out
+}
+
+/// The same of version 1: kinds, protocols, bits.
+fn older_summary(segment_bytes: usize) -> Vec<u8> {
+    let from = offset("Index of version 1", "kinds");
+    let at = |field| offset("Index of version 1", field) - from;
     let words = segment_bytes as u64 / 4096;
     let mut out = vec![0; at("bits of a Bloom") + segment_bytes / 512];
     put(&mut out, at("kinds"), 1 << 1, 1);
@@ -411,15 +441,21 @@ fn reference_summary(segment_bytes: usize) -> Vec<u8> {
 
 /// The index of segments that lie one behind the other from 4096 on, by section 7 of the page.
 fn reference_index(segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
+    index_of_version(2, segment_bytes, segments)
+}
+
+fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
     let at = |field| offset("Index block", field);
     let entry_at = |field| offset("Index entry", field);
-    let summary = reference_summary(segment_bytes);
-    let entries_at = at("the entries");
-    let entry_bytes = entry_at("kinds") + summary.len();
+    let (summary, entries_at) = match version {
+        1 => (older_summary(segment_bytes), at("run id")),
+        _ => (reference_summary(segment_bytes), at("the entries")),
+    };
+    let entry_bytes = entry_at("mixes") + summary.len();
     let total = (entries_at + segments.len() * entry_bytes + 4).div_ceil(4096) * 4096;
     let mut out = empty_block("index", total);
     out[at("magic")..][..7].copy_from_slice(b"WSINDEX");
-    put(&mut out, at("version"), 1, 1);
+    put(&mut out, at("version"), version, 1);
     put(&mut out, at("entries in this block"), segments.len() as u64, 4);
     put(&mut out, at("bytes of a summary"), summary.len() as u64, 4);
     let foot_of = |segment: &[u8], field: &str, bytes: usize| {
@@ -451,7 +487,32 @@ fn reference_index(segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
         entry[entry_at("the first 256 bytes")..][..256].copy_from_slice(&foot[..256]);
         put(entry, entry_at("offset of the segment"), (4096 + number * segment_bytes) as u64, 8);
         entry[entry_at("hash")..][..16].copy_from_slice(&foot[foot_fields()["hash"].at..][..16]);
-        entry[entry_at("kinds")..].copy_from_slice(&summary);
+        entry[entry_at("mixes")..].copy_from_slice(&summary);
+    }
+    if version == 2 {
+        // All segments are of one run and one lane.
+        let all = |field: &str| segments.iter().map(|segment| foot_of(segment, field, 8)).collect::<Vec<_>>();
+        let least = [times("min_ns"), times("first_ns")].concat().into_iter().min();
+        let most = [times("max_ns"), times("first_ns")].concat().into_iter().max();
+        put(&mut out, at("number of lanes"), 1, 4);
+        out[at("run id")..][..16].copy_from_slice(&RUN_ID);
+        put(&mut out, at("smallest min_ns"), least.unwrap_or(i64::MAX) as u64, 8);
+        put(&mut out, at("largest max_ns"), most.unwrap_or(i64::MIN) as u64, 8);
+        let lane = |field: &str| {
+            let rows = table("Index block", "at");
+            let row = rows.iter().find(|row| row[2].starts_with(field)).expect("a field of a listed lane");
+            at("64 places") + number(&row[0])
+        };
+        let ends = segments.iter().map(|segment| {
+            let first = foot_of(segment, "first_packet", 8) + foot_of(segment, "packets", 4);
+            first + foot_of(segment, "left_out_packets", 8)
+        });
+        put(&mut out, lane("lane"), foot_of(&segments[0], "lane", 4), 4);
+        put(&mut out, lane("smallest"), all("first_packet").into_iter().min().expect("a segment"), 8);
+        put(&mut out, lane("largest"), all("first_packet").into_iter().max().expect("a segment"), 8);
+        put(&mut out, lane("number behind"), ends.max().expect("a segment"), 8);
+        let check = XxHash3_64::oneshot(&out[..entries_at]);
+        put(&mut out, at("card check"), check, 8);
     }
     let check = XxHash3_64::oneshot(&out);
     put(&mut out, at("check"), check, 8);
@@ -671,6 +732,29 @@ fn the_index_of_a_store_file_is_that_of_the_code() {
         assert_eq!(by_page.len() as u64, index::bytes_of(3, segment_bytes));
         assert!(index::read(&by_page) == Ok(entries));
     }
+}
+
+#[test]
+fn an_index_of_version_1_written_by_the_page_is_read_and_screens() {
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    let mut segment = reference_segment(segment_bytes, &samples()).0;
+    put_checks(&mut segment);
+    let by_page = index_of_version(1, segment_bytes, &[segment.clone(), segment]);
+    let entries = index::read(&by_page).expect("the code reads the index");
+    assert_eq!(entries.len(), 2);
+    for Entry { summary, .. } in &entries {
+        let hosts = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(KeyTest::host);
+        assert_eq!(hosts.map(|test| summary.may_hold(&test)), [true, true, false]);
+        assert!(summary.may_hold(&KeyTest::port(60000)) && !summary.may_hold(&KeyTest::protocol(6)));
+    }
+    let len = by_page.len() as u64;
+    let read = |at: u64, into: &mut [u8]| {
+        into.copy_from_slice(&by_page[at as usize..][..into.len()]);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    assert_eq!(index::read_card(len, read), Ok(None), "it has none");
+    assert_eq!(index::read_totals(len, read).map(|totals| totals.map(|totals| totals.segments)), Ok(Some(2)));
+    assert!(index::write(&entries) == by_page, "the two differ");
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     let Asked { stores, span, filter, format, split, output: Output { file, alike }, explain, means } = asked;
     let begun = Instant::now();
     let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
-    let looked = reading::look(stores, &|link_type| sift.keys(link_type))?;
+    let (looked, listed) = reading::look(stores, &|link_type| sift.keys(link_type), span)?;
     if let Some((folder, base)) = &file {
         let types = link_types(&looked);
         let taken = alike.iter().find(|name| Export::names((base, name), &types, format, split));
@@ -275,7 +275,7 @@ fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
     };
     timeline.end();
     if explain {
-        reading::explained(&timeline.work(), begun);
+        reading::explained(&listed, &timeline.work(), begun);
     }
     let gaps = export::of_answer(timeline.missing(span.to_ns), !filter.is_everything());
     let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());

@@ -164,7 +164,8 @@ fn answer(text: Text) -> u8 {
     }
     let begun = Instant::now();
     let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
-    let looked = match reading::look(stores, &|link_type| sift.keys(link_type)) {
+    let looked = reading::look(stores, &|link_type| sift.keys(link_type), span);
+    let (looked, listed) = match looked {
         Ok(looked) => looked,
         Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
     };
@@ -188,7 +189,7 @@ fn answer(text: Text) -> u8 {
     timeline.end();
     let gaps = of_answer(timeline.missing(span.to_ns), !filter.is_everything());
     if explain {
-        reading::explained(&timeline.work(), begun);
+        reading::explained(&listed, &timeline.work(), begun);
     }
     let faults = export::of_damages(timeline.damages());
     faults.iter().for_each(speech::say_fault);

@@ -11,8 +11,8 @@ use scope_machine::limits;
 use scope_spelling::moment::Here;
 use scope_spelling::values::parse_duration_ns;
 use scope_store::Listing;
-use scope_store::listing::{self, Keys};
 use scope_store::fetch::Fetch;
+use scope_store::listing::{self, Keys, ListingWork, Wanted};
 use scope_store::timeline::{Means, Span, Work};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
@@ -153,22 +153,31 @@ pub fn means() -> Means {
     Means { fetches: (0..threads).map(|_| Fetch::new()).collect(), spill, ..Means::default() }
 }
 
-/// Looks at the stores, for what is searched for.
+/// Looks at the stores, for what is searched for in a span.
 ///
 /// # Errors
 /// A folder can't be listed.
-pub fn look(stores: Vec<(Store, PathBuf)>, keys: Keys<'_>) -> Result<Vec<(Store, Listing)>, Fault> {
-    let look = |(store, path): (Store, PathBuf)| {
-        let listing = listing::list_for(&store, keys).map_err(|error| unread(&path, &error))?;
-        Ok((store, listing))
-    };
-    stores.into_iter().map(look).collect()
+pub fn look(
+    stores: Vec<(Store, PathBuf)>,
+    keys: Keys<'_>,
+    span: Span,
+) -> Result<(Vec<(Store, Listing)>, ListingWork), Fault> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let wanted = Wanted { keys, span_ns: Some((span.from_ns, span.to_ns)), threads };
+    let open: Vec<&Store> = stores.iter().map(|(store, _)| store).collect();
+    let listed = listing::list_for(&open, &wanted);
+    let (listings, work) = listed.map_err(|(number, error)| unread(&stores[number].1, &error))?;
+    let stores = stores.into_iter().map(|(store, _)| store);
+    Ok((stores.zip(listings).collect(), work))
 }
 
 /// The filters that packets passed on their way into the stores, each once.
 pub fn filters(stores: &[(Store, Listing)]) -> Vec<String> {
-    let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
+    let listings = || stores.iter().map(|(_, listing)| listing);
+    let contents = listings().flat_map(|listing| &listing.files).flat_map(|file| &file.contents);
+    let runs = listings().flat_map(|listing| &listing.heads);
     let mut filters: Vec<String> = contents.map(|contents| contents.filter.clone()).collect();
+    filters.extend(runs.map(|run| run.filter.clone()));
     filters.sort();
     filters.dedup();
     filters.retain(|filter| !filter.is_empty());
@@ -206,7 +215,15 @@ impl Stop {
 }
 
 /// Says what was read for an answer, and how long that took.
-pub fn explained(work: &Work, begun: Instant) {
+pub fn explained(listed: &ListingWork, work: &Work, begun: Instant) {
+    let ListingWork { files, passed, indexes, index_bytes, names_ns, cards_ns, indexes_ns } = listed;
+    let ms = |ns: &u64| format!("{:.1} ms", *ns as f64 / 1e6);
+    let words = [
+        format!("{} ({})", counted(*files, "file"), ms(names_ns)),
+        format!("{passed} passed over ({})", ms(cards_ns)),
+        format!("{indexes} indexes read, {} ({})", size(*index_bytes), ms(indexes_ns)),
+    ];
+    say(Level::Info, &format!("wirescope: {}", words.join(", ")));
     let Work { segments, skipped, unmatched, by_foot, in_part, whole, bytes, spilled_bytes, waiting, evaluating } = work;
     let words = [
         format!("{} in the span", counted(*segments, "segment")),
