@@ -46,7 +46,7 @@ const WAITING_ENTRY_BYTES: usize = 96;
 const OPEN_MAX: usize = 512;
 
 /// Which packets are asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// From this time on, ns.
     pub from_ns: i64,
@@ -55,7 +55,7 @@ pub struct Span {
 }
 
 /// The interfaces of all runs, by lane of the timeline.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StoreInterfaces {
     /// By run, link type and the run's number.
     known: BTreeMap<([u8; 16], LinkType, u32), HeadInterface>,
@@ -75,6 +75,26 @@ impl StoreInterfaces {
     pub fn of(&self, lane: u32, number: u32) -> Option<(([u8; 16], u32), &HeadInterface)> {
         let Lane { run, link_type } = *self.lanes.get(lane as usize)?;
         Some(((run, number), self.known.get(&(run, link_type, number))?))
+    }
+
+    /// The same with those of another source of packets, whose lanes follow behind its own: a link type each, and
+    /// its interfaces by number.
+    pub fn with(
+        &self,
+        run: [u8; 16],
+        link_types: &[LinkType],
+        interfaces: impl IntoIterator<Item = HeadInterface>,
+    ) -> StoreInterfaces {
+        let mut all = self.clone();
+        all.lanes.extend(link_types.iter().map(|&link_type| Lane { run, link_type }));
+        let numbered = (0..).zip(interfaces);
+        all.known.extend(numbered.map(|(number, known)| ((run, known.link_type, number), known)));
+        all
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> u32 {
+        self.lanes.len() as u32
     }
 
     /// All that may have packets of this link type, as (run, number).
@@ -195,7 +215,8 @@ pub struct StoreTimeline {
 pub struct Losses(Arc<Mutex<Vec<Gap>>>);
 
 impl Losses {
-    fn add(&self, gaps: impl IntoIterator<Item = Gap>) {
+    /// Adds what is missing.
+    pub fn add(&self, gaps: impl IntoIterator<Item = Gap>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(gaps);
     }
 

@@ -1,5 +1,8 @@
 //! Stores that a command reads: which of them, which span of time, with which rights, and what stops it.
 
+pub mod means;
+pub mod window;
+
 use crate::plan::faults::Faults;
 use crate::speech::{Level, say};
 use crate::words::{counted, size};
@@ -194,16 +197,20 @@ impl Stop {
     }
 }
 
-/// Says what was read for an answer, and how long that took.
-pub fn explained(work: &Work, begun: Instant) {
+/// Says what was read for an answer, and how long that took. `captured`: packets of capture files, and those of them
+/// that may belong to it.
+pub fn explained(work: &Work, captured: Option<(u64, u64)>, begun: Instant) {
     let Work { segments, skipped, unmatched, in_part, whole, bytes } = work;
-    let words = [
+    let mut words = vec![
         format!("{} in the span", counted(*segments, "segment")),
         format!("{skipped} skipped by their summary"),
         format!("{in_part} read in part ({unmatched} without a match)"),
         format!("{whole} read whole"),
         format!("{} read", size(*bytes)),
-        format!("{:.3} s", begun.elapsed().as_secs_f64()),
     ];
+    if let Some((packets, taken)) = captured {
+        words.push(format!("{} of capture files read, {taken} kept", counted(packets, "packet")));
+    }
+    words.push(format!("{:.3} s", begun.elapsed().as_secs_f64()));
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));
 }
