@@ -23,6 +23,7 @@ use scope_dump::{Buffers, Consumer, Round, Selection};
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_folder::Folder;
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_ring::Timeline;
 use scope_spelling::printable::shell_word;
@@ -93,6 +94,8 @@ pub struct Answer {
     interfaces: Arc<StoreInterfaces>,
     link_types: Vec<LinkType>,
     faults: Vec<Fault>,
+    /// Of the stores, as they were given.
+    folders: Vec<(Folder, PathBuf)>,
     explain: bool,
     begun: Instant,
     at_ns: Arc<AtomicI64>,
@@ -127,6 +130,7 @@ impl Answer {
         let mut of: Vec<String> = stores.iter().map(|(store, _)| format!("store {}", store.id())).collect();
         of.dedup(); // copies have the same id
         of.extend(captures.as_ref().map(Captures::names));
+        let folders = folders(&stores)?;
         let hits_of = match &around {
             Some(_) => again(&stores)?,
             None => Vec::new(),
@@ -200,6 +204,7 @@ impl Answer {
             interfaces,
             link_types: BTreeSet::from_iter(link_types).into_iter().collect(),
             faults,
+            folders,
             explain,
             begun,
             at_ns,
@@ -229,6 +234,8 @@ impl Answer {
         let error = self.timeline.captures.as_mut().and_then(|captures| captures.take_error());
         self.faults.extend(error.map(|error| Fault::of_thing("temporary file").error(&error)));
         self.add_lacks();
+        let gone = self.folders.iter().filter(|(folder, _)| reading::is_deleted(folder));
+        self.faults.extend(gone.map(|(_, path)| reading::deleted(path)));
         if self.explain {
             reading::explained(&self.timeline.stores.work(), self.captured, self.begun);
         }
@@ -315,13 +322,22 @@ fn refused(fault: Fault) -> NoResult {
     NoResult::Refused(vec![fault])
 }
 
+/// The stores' folders, opened once more.
+fn folders(stores: &[(Store, PathBuf)]) -> Result<Vec<(Folder, PathBuf)>, NoResult> {
+    let open = |(store, path): &(Store, PathBuf)| match store.folder().again() {
+        Ok(folder) => Ok((folder, path.clone())),
+        Err(error) => Err(refused(unread(path, &error))),
+    };
+    stores.iter().map(open).collect()
+}
+
 /// The same stores, opened once more.
 fn again(stores: &[(Store, PathBuf)]) -> Result<Vec<(Store, PathBuf)>, NoResult> {
-    let open = |(store, path): &(Store, PathBuf)| {
-        let folder = store.folder().again().map_err(|error| unread(path, &error))?;
-        Ok((Store::of(folder)?, path.clone()))
+    let store = |(folder, path): (Folder, PathBuf)| match Store::of(folder) {
+        Ok(store) => Ok((store, path)),
+        Err(fault) => Err(refused(fault)),
     };
-    stores.iter().map(open).collect::<Result<_, Fault>>().map_err(refused)
+    folders(stores)?.into_iter().map(store).collect()
 }
 
 /// The packets of a span that a filter matches, by time.

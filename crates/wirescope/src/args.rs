@@ -200,7 +200,7 @@ pub struct QueryArgs {
     #[arg(long, conflicts_with_all = ["write", "format", "count", "top", "limit"], help_heading = "Answer")]
     pub timeline: bool,
     /// The length of a step, such as 1s [default: about 20 steps]
-    #[arg(long, value_name = "TIME", requires = "timeline", help_heading = "Answer")]
+    #[arg(long, value_name = "TIME", help_heading = "Answer")]
     pub step: Option<String>,
     /// Write a count, a top list or a timeline as JSON
     #[arg(long, help_heading = "Answer")]

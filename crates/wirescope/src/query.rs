@@ -26,7 +26,7 @@ use jiff::tz::TimeZone;
 use lines::{Each, Lines};
 use scope_config::Settings;
 use scope_fault::{Fault, Setting, Subject, sentence};
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_filter::{Filter, FilterEngine, FilterError, VlanRule};
 use scope_packet::{Gap, LinkType};
 use scope_spelling::printable::json_line;
 use scope_spelling::values::parse_duration_ns;
@@ -116,7 +116,7 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     let stores = reading::stores(&args.store, &mut faults);
     if args.store.is_empty() && args.read.is_empty() {
         let fault = Fault::of("store").missing().cause("nothing is named that could be asked");
-        let (store, file) = (Setting::of("store").example("DIR"), "-r FILE");
+        let (store, file) = (Setting::of("store").example("DIR"), Setting::of("read").example("FILE"));
         faults.add(fault.remedy(sentence!["name a store: ", store, ", or a capture file: ", file]));
     }
     let captures = match args.read.is_empty() {
@@ -133,9 +133,10 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     let link_types = link_types(&stores).map_err(|fault| faults.add(fault)).unwrap_or_default();
     let more: &[LinkType] = if args.read.is_empty() { &[] } else { &LINK_TYPES };
     let link_types = [&link_types[..], more].concat();
-    let filter = compile(&args.expression.join(" "), None, &link_types, &mut faults);
+    let known = (&link_types[..], args.read.is_empty());
+    let filter = compile(&args.expression.join(" "), None, known, &mut faults);
     let around = around.and_then(|(text, before_ns, after_ns)| {
-        let filter = compile(text, Some("around"), &link_types, &mut faults)?;
+        let filter = compile(text, Some("around"), known, &mut faults)?;
         Some(Around { filter, before_ns, after_ns })
     });
     let (form, is_json) = form(args, &mut faults);
@@ -210,21 +211,29 @@ fn when<'a>(args: &'a QueryArgs, faults: &mut Faults<'_>) -> (Span, Option<(&'a 
     (span, around.map(|text| (text, before_ns, after_ns)))
 }
 
-/// A filter; `key` is the setting that it stands in, if it does in one.
+/// A filter; `key` is the setting that it stands in, if it does in one. `is_ready`: the link types are those that there
+/// are, and it is made ready for them.
 fn compile(
     text: &str,
     key: Option<&'static str>,
-    link_types: &[LinkType],
+    (link_types, is_ready): (&[LinkType], bool),
     faults: &mut Faults<'_>,
 ) -> Option<Filter> {
     match Filter::compile(text, VlanRule::default(), link_types) {
         Ok(filter) => {
-            // Where no machine code can be made the filter is interpreted, which is slower and says the same.
-            let _ = filter.prepare(FilterEngine::Native);
+            if is_ready {
+                // Where no machine code can be made the filter is interpreted, which is slower and says the same.
+                let _ = filter.prepare(FilterEngine::Native);
+            }
             Some(filter)
         }
         Err(error) => {
-            let fault = error.fault();
+            let mut fault = error.fault();
+            if let FilterError::Link { .. } = error
+                && fault.remedy.is_none()
+            {
+                fault = fault.remedy("ask stores and files that have such packets");
+            }
             faults.add(match key {
                 Some(key) => fault.of_subject(Subject::setting(key)),
                 None => fault,
@@ -244,6 +253,10 @@ fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
             By::Host
         })
     });
+    if let Some(text) = args.step.as_deref().filter(|_| !args.timeline) {
+        let fault = Fault::of("step").with_value(text).cause("only a timeline has steps");
+        faults.add(fault.remedy(sentence!["add ", Setting::of("timeline"), ", or omit it"]));
+    }
     let step_ns = args.step.as_deref().and_then(|text| match parse_duration_ns(text) {
         Ok(ns @ 1..) => Some(ns),
         Ok(_) => {
@@ -430,9 +443,19 @@ fn refuse_many(extent: Option<(i64, i64)>, step_ns: i64) -> Result<(), NoResult>
         number(steps as u64),
         number(steps::STEPS_MAX as u64)
     );
-    let longer = Setting::of("step").example(format!("{}ns", fits_ns));
+    let longer = Setting::of("step").example(typed(fits_ns));
     let remedy = sentence!["lengthen them, e.g. ", longer, ", or shorten the span"];
     Err(NoResult::Refused(vec![Fault::of("step").cause(cause).remedy(remedy)]))
+}
+
+/// A length of time as it is typed.
+fn typed(ns: i64) -> String {
+    let units =
+        [(86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s")];
+    let fine = [(1_000_000, "ms"), (1_000, "us")];
+    let unit = units.into_iter().chain(fine).find(|(length, _)| ns % length == 0);
+    let (length, name) = unit.unwrap_or((1, "ns"));
+    format!("{}{name}", ns / length)
 }
 
 /// Columns of the terminal that standard output is.

@@ -16,7 +16,8 @@ use scope_store::Listing;
 use scope_store::listing::{self, Keys};
 use scope_store::timeline::{Span, Work};
 use scope_store::unread::unread;
-use scope_store::volume::Store;
+use scope_store::volume::{MARK, Store};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -150,11 +151,23 @@ pub fn give_up_rights(stores: &[(Store, PathBuf)], output: Option<&Folder>) -> R
 /// # Errors
 /// A folder can't be listed.
 pub fn look(stores: Vec<(Store, PathBuf)>, keys: Keys<'_>) -> Result<Vec<(Store, Listing)>, Fault> {
-    let look = |(store, path): (Store, PathBuf)| {
-        let listing = listing::list_for(&store, keys).map_err(|error| unread(&path, &error))?;
-        Ok((store, listing))
+    let look = |(store, path): (Store, PathBuf)| match listing::list_for(&store, keys) {
+        Ok(listing) => Ok((store, listing)),
+        Err(_) if is_deleted(store.folder()) => Err(deleted(&path)),
+        Err(error) => Err(unread(&path, &error)),
     };
     stores.into_iter().map(look).collect()
+}
+
+/// Whether a store is gone, or on its way: its folder or its mark.
+pub fn is_deleted(folder: &Folder) -> bool {
+    folder.is_removed() || matches!(folder.existing(OsStr::new(MARK), false), Ok(None))
+}
+
+/// A store that is gone.
+pub fn deleted(path: &Path) -> Fault {
+    let cause = "the store was deleted meanwhile: only files that were open already are read to their ends";
+    Fault::of_thing(path.to_string_lossy()).cause(cause).remedy("use a copy of it, if there is one")
 }
 
 /// The filters that packets passed on their way into the stores, each once.
