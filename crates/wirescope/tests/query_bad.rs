@@ -78,7 +78,7 @@ fn what_cannot_be_meant_is_refused_with_a_remedy() {
     store(&["--top", "hosts"], "write one of: host, port, pair, proto");
     store(&["--timeline", "--step", "0s"], "--step: '0s' is no length");
     store(&["--step", "1s", "--count"], "only a timeline has steps; add --timeline, or omit it");
-    store(&["--timeline", "--step", "1us"], "more than 100,000; lengthen them, e.g. --step 100us");
+    store(&["--timeline", "--step", "1us"], "more than 100,000; lengthen them, e.g. --step 50us");
     store(&["--threads", "0", "--count"], "--threads: '0' is not from 1 to 64");
     store(&["--threads", "65", "--count"], "--threads: '65' is not from 1 to 64");
     store(&["--memory", "63MiB", "--count"], "is less than 64 MiB; write e.g. --memory 256MiB");

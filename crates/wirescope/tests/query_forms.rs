@@ -384,12 +384,10 @@ fn the_window_of_a_dump_is_a_span_that_can_be_made_wider() {
         );
         input.insert(Record::new(1_700_000_000 * S + number * 10 * MS, frame::ethernet(&[], 0x0800, &udp)));
     }
-    let (source, out, store) = (place.source(&input), place.out(), place.path("store"));
+    let (source, store) = (place.source(&input), place.path("store"));
     let asked = [
         "--source",
         &source,
-        "--out",
-        out.to_str().unwrap(),
         "--store",
         store.to_str().unwrap(),
         "--trigger",
@@ -404,7 +402,7 @@ fn the_window_of_a_dump_is_a_span_that_can_be_made_wider() {
         "16MiB",
     ];
     let summary = place.summary(&asked);
-    let dump = summary.only_dump().file.clone();
+    let dump = summary.only_dump().path.clone();
     let dump = dump.to_str().unwrap();
     let count = |more: &[&str]| {
         let asked = [&["--store", "store", "--around-dump", dump, "--count"], more].concat();

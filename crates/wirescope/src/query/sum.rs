@@ -9,6 +9,9 @@ use scope_spelling::time::iso;
 use scope_store::export::reason;
 use serde_json::{Map, Value, json};
 
+/// Letters of a day in front of a time.
+const DAY: usize = "2026-11-20 ".len();
+
 /// What all packets of an answer come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
@@ -34,7 +37,10 @@ impl Sum {
     pub fn words(&self, zone: &TimeZone) -> String {
         let mut text = format!("{}, {}", counted(self.packets, "packet"), size(self.bytes));
         if let Some((from_ns, to_ns)) = self.span_ns {
-            let (from, to) = (local(from_ns, zone), local(to_ns, zone));
+            let (from, mut to) = (local(from_ns, zone), local(to_ns, zone));
+            if from.get(..DAY) == to.get(..DAY) && to.len() > DAY {
+                to.drain(..DAY);
+            }
             text.push_str(&format!(", {from} to {to}"));
             text.push_str(&format!(" ({})", zone.iana_name().unwrap_or("local time")));
         }
