@@ -52,7 +52,7 @@ pub fn chosen((from_ns, to_ns): (i64, i64), rows: usize) -> i64 {
 
 /// How many steps of this length a span touches, at most.
 pub fn count((from_ns, to_ns): (i64, i64), length_ns: i64) -> i64 {
-    to_ns.saturating_sub(from_ns) / length_ns + 2
+    (to_ns.saturating_sub(from_ns) / length_ns).saturating_add(2)
 }
 
 /// One step.

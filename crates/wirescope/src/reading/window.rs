@@ -50,9 +50,9 @@ fn stated(bytes: &[u8]) -> Option<Span> {
     if le32(head, 0) != SECTION_HEADER || le32(head, 8) != 0x1A2B_3C4D {
         return None;
     }
-    let total = le32(head, 4) as usize;
+    let block = bytes.get(..le32(head, 4) as usize)?;
     let (mut comment, mut is_own) = (None, false);
-    options(bytes.get(24..total.checked_sub(4)?)?, false, |code, value| match code {
+    options(block.get(24..block.len().checked_sub(4)?)?, false, |code, value| match code {
         OPTION_COMMENT if comment.is_none() => comment = Some(String::from_utf8_lossy(value).into_owned()),
         OPTION_APPLICATION => is_own = value.starts_with(PROGRAM.as_bytes()),
         _ => {}
