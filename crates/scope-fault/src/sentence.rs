@@ -4,7 +4,7 @@ use crate::location::Where;
 use std::collections::BTreeSet;
 
 /// Keys that people know by their short flag.
-const SHORT: [(&str, &str); 2] = [("snap-len", "-s"), ("write", "-w")];
+const SHORT: [(&str, &str); 3] = [("read", "-r"), ("snap-len", "-s"), ("write", "-w")];
 
 /// The flag of a key, as messages name it.
 pub(crate) fn flag(key: &str) -> String {

@@ -1,5 +1,5 @@
 //! Limits of this process: files that it may have open, raised, as far as it may be, where many dumps are
-//! allowed at once; how far a file may grow; how much it stands back behind others.
+//! allowed at once or many files are read; how far a file may grow; how much it stands back behind others.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -10,7 +10,12 @@ const OF_THE_REST: u64 = 256;
 
 /// Allows the files of so many dumps at once. Where the system allows fewer, dumps beyond fail, and say so.
 pub fn allow_dumps(dumps_max: usize) {
-    let wanted = OF_THE_REST + OF_A_DUMP * dumps_max as u64;
+    allow_files(OF_A_DUMP * dumps_max as u64);
+}
+
+/// Allows so many open files beside those of all else. Where the system allows fewer, opening one beyond fails.
+pub fn allow_files(files: u64) {
+    let wanted = OF_THE_REST.saturating_add(files);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours and outlives the call.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;

@@ -37,6 +37,18 @@ pub struct InterfaceEntry {
 }
 
 impl InterfaceEntry {
+    /// How `interface` of `lane` is described in files.
+    pub fn of(lane: u32, interface: &Interface) -> InterfaceEntry {
+        InterfaceEntry {
+            lane,
+            link_type: interface.link_type,
+            name: truncated(&interface.name, NAME_BYTES_MAX),
+            snap_len: interface.snap_len,
+            timestamps: interface.timestamps,
+            description: truncated(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
+        }
+    }
+
     /// Appends the interface description block.
     pub fn write(&self, out: &mut Vec<u8>) {
         pcapng::interface(out, self.link_type, &self.name, &self.description);
@@ -74,14 +86,7 @@ impl Registry {
         if number >= INTERFACES_MAX {
             return None;
         }
-        let entry = InterfaceEntry {
-            lane,
-            link_type: interface.link_type,
-            name: truncated(&interface.name, NAME_BYTES_MAX),
-            snap_len: interface.snap_len,
-            timestamps: interface.timestamps,
-            description: truncated(&describe(lane, interface), DESCRIPTION_BYTES_MAX),
-        };
+        let entry = InterfaceEntry::of(lane, interface);
         let mut block = Vec::new();
         entry.write(&mut block);
         let header = region.header();

@@ -51,7 +51,7 @@ const AHEAD_BYTES_MAX: usize = 32 << 20;
 const OPEN_MAX: usize = 512;
 
 /// Which packets are asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// From this time on, ns.
     pub from_ns: i64,
@@ -68,6 +68,9 @@ pub struct Means {
     pub memory_bytes: usize,
     /// A file without a name, for packets that have no room in memory.
     pub spill: Option<File>,
+    /// Spans of time, ns, by their begins and apart from each other: only packets in one of them are needed, others may
+    /// come. `None`: all are.
+    pub within: Option<Vec<(i64, i64)>>,
     /// Only [`StoreTimeline::counted`] and the rest of the packets are wanted: what feet say is not read.
     pub counts_only: bool,
 }
@@ -86,12 +89,12 @@ pub struct Counted {
 impl Default for Means {
     /// One thread, no file.
     fn default() -> Means {
-        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: None, counts_only: false }
+        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: None, within: None, counts_only: false }
     }
 }
 
 /// The interfaces of all runs, by lane of the timeline.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StoreInterfaces {
     /// By run, link type and the run's number.
     known: BTreeMap<([u8; 16], LinkType, u32), HeadInterface>,
@@ -121,6 +124,26 @@ impl StoreInterfaces {
                 "a packet has interface {number}, which no head describes"
             ))),
         }
+    }
+
+    /// The same with those of another source of packets, whose lanes follow behind its own: a link type each, and
+    /// its interfaces by number.
+    pub fn with(
+        &self,
+        run: [u8; 16],
+        link_types: &[LinkType],
+        interfaces: impl IntoIterator<Item = HeadInterface>,
+    ) -> StoreInterfaces {
+        let mut all = self.clone();
+        all.lanes.extend(link_types.iter().map(|&link_type| Lane { run, link_type }));
+        let numbered = (0..).zip(interfaces);
+        all.known.extend(numbered.map(|(number, known)| ((run, known.link_type, number), known)));
+        all
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> u32 {
+        self.lanes.len() as u32
     }
 
     /// All that may have packets of this link type, as (run, number).
@@ -228,7 +251,8 @@ pub struct StoreTimeline {
 pub struct Losses(Arc<Mutex<Vec<Gap>>>);
 
 impl Losses {
-    fn add(&self, gaps: impl IntoIterator<Item = Gap>) {
+    /// Adds what is missing.
+    pub fn add(&self, gaps: impl IntoIterator<Item = Gap>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(gaps);
     }
 
@@ -327,11 +351,24 @@ impl StoreTimeline {
         let partial = plan.lanes.partial();
         timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
         timeline.begin(plan);
+        if let Some(spans) = &means.within {
+            timeline.pass_over(spans);
+        }
         if means.counts_only && sift.is_everything() {
             timeline.count_by_feet();
         }
         timeline.read(sift, means.fetches, memory_bytes / 4);
         timeline
+    }
+
+    /// Passes over the segments that touch none of these spans.
+    fn pass_over(&mut self, spans: &[(i64, i64)]) {
+        let segments = &self.segments;
+        self.pending.retain(|&number| {
+            let foot = &segments[number].facts.foot;
+            let first = spans.partition_point(|&(_, to_ns)| to_ns < foot.min_ns);
+            spans.get(first).is_some_and(|&(from_ns, _)| from_ns <= foot.max_ns)
+        });
     }
 
     /// Counts the segments that are wanted whole, where the next one of the lane says how many bytes they have. What a

@@ -51,7 +51,7 @@ pub enum Verb {
     Devices(DevicesArgs),
     /// Write packets of a store into files for other programs
     Export(ExportArgs),
-    /// Find packets in stores: as a capture, a line each, or a count
+    /// Find packets in stores and capture files: as a capture, a line each, a count, a top list or a timeline
     Query(QueryArgs),
     /// Put capture files into a store
     Import(ImportArgs),
@@ -150,40 +150,76 @@ pub struct QueryArgs {
     #[arg(value_name = "EXPR")]
     pub expression: Vec<String>,
     /// The folder that a run was given as --store; may be given several times
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Where to look")]
     pub store: Vec<PathBuf>,
+    /// A capture file, also compressed with gzip, zstd or lz4; '-' is standard input; may be given several times
+    #[arg(short = 'r', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Where to look")]
+    pub read: Vec<String>,
     /// From this time on, such as 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m or @1795206665.5
     /// [default: the first packet]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]
     pub from: Option<String>,
     /// Up to this time, which belongs to the span [default: the last packet]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]
     pub to: Option<String>,
     /// Around this time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    #[arg(help_heading = "When")]
     pub at: Option<String>,
     /// So long before and after the time of --at, such as 30s
-    #[arg(long, value_name = "TIME", requires = "at")]
+    #[arg(long, value_name = "TIME", requires = "at", help_heading = "When")]
     pub within: Option<String>,
+    /// Only packets near to one of the span that matches this filter; EXPR says which of them
+    #[arg(long, value_name = "EXPR", help_heading = "When")]
+    pub around: Option<String>,
+    /// In the window of this dump, a pcapng file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "When")]
+    #[arg(conflicts_with_all = ["from", "to", "at", "around"])]
+    pub around_dump: Option<PathBuf>,
+    /// How long before each packet of --around [default: 30s], or before the window of --around-dump [default: 0]
+    #[arg(long, value_name = "TIME", help_heading = "When")]
+    pub before: Option<String>,
+    /// How long behind each packet of --around [default: 10s], or behind the window of --around-dump [default: 0]
+    #[arg(long, value_name = "TIME", help_heading = "When")]
+    pub after: Option<String>,
     /// Write the packets into this new file; '-' is standard output, the default unless that is a terminal
-    #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Answer")]
     pub write: Option<PathBuf>,
     /// The form of packets: pcapng, pcap, or json, an object a line
     /// [default: pcapng, pcap for FILE.pcap; on a terminal a line each]
-    #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "json"]))]
+    #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap", "json"]), help_heading = "Answer")]
     pub format: Option<String>,
     /// Count the packets, and write none
-    #[arg(long, conflicts_with_all = ["write", "format", "limit"])]
+    #[arg(long, conflicts_with_all = ["write", "format", "limit"], help_heading = "Answer")]
     pub count: bool,
-    /// Write a count as JSON
-    #[arg(long)]
+    /// The hosts, ports, pairs of hosts or protocols with the most packets
+    #[arg(long, value_name = "WHAT", value_parser = Words(&["host", "port", "pair", "proto"]))]
+    #[arg(conflicts_with_all = ["write", "format", "count"], help_heading = "Answer")]
+    pub top: Option<String>,
+    /// Packets and bytes by steps of time, with what is missing in each
+    #[arg(long, conflicts_with_all = ["write", "format", "count", "top", "limit"], help_heading = "Answer")]
+    pub timeline: bool,
+    /// The length of a step, such as 1s [default: about 20 steps]
+    #[arg(long, value_name = "TIME", help_heading = "Answer")]
+    pub step: Option<String>,
+    /// Write a count, a top list or a timeline as JSON
+    #[arg(long, help_heading = "Answer")]
     pub json: bool,
-    /// At most so many lines; all packets are counted [default: 50 on a terminal]
-    #[arg(long, value_name = "N", conflicts_with = "write")]
+    /// At most so many lines; all packets are counted [default: 50 on a terminal, 20 with --top]
+    #[arg(long, value_name = "N", conflicts_with = "write", help_heading = "Answer")]
     pub limit: Option<u64>,
     /// Say what was read for the answer, and what was skipped
-    #[arg(long)]
+    #[arg(long, help_heading = "Answer")]
     pub explain: bool,
+    /// Threads that read, 1 to 64 [default: as many as there are processors]
+    #[arg(long, value_name = "N", help_heading = "Means")]
+    pub threads: Option<String>,
+    /// Memory for packets on their way, at least 64MiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Means")]
+    pub memory: Option<String>,
+    /// Folder for temporary files, which have no name [default: TMPDIR, else /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Means")]
+    pub tmp: Option<PathBuf>,
 }
 
 /// `wirescope import`.

@@ -8,37 +8,32 @@
 //! Ctrl-C ends it between two pieces: what has no name yet vanishes. A second one ends it at once, also where a pipe
 //! that nobody reads holds it up.
 
+use crate::answer::{Answer, Wanted};
 use crate::args::ExportArgs;
 use crate::plan::Look;
 use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending, new_file, refuse_compressed};
+use crate::reading::means::Means;
 use crate::reading::{self, SpanWords, Stop};
 use crate::speech::{self, Level, say};
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
 use scope_config::Settings;
 use scope_dump::merge::Position;
-use scope_dump::{Buffers, Consumer, Round, Selection, StoreSift, gaps_in_words_by};
+use scope_dump::{Consumer, gaps_in_words_by};
 use scope_fault::{Fault, Setting, sentence};
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_filter::{Filter, VlanRule};
 use scope_folder::Folder;
 use scope_packet::{Gap, LinkType};
-use scope_ring::Timeline;
-use scope_spelling::printable::shell_word;
 use scope_spelling::time::iso;
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use scope_store::export::{
-    self, Export, Format, Question, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written,
-};
-use scope_store::lanes::Partial;
-use scope_store::timeline::{Damaged, Means, Span};
+use scope_store::export::{self, Export, Format, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written};
 use scope_store::volume::Store;
-use scope_store::{Listing, Sift, StoreTimeline};
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +41,6 @@ use std::time::{Duration, Instant};
 
 /// Who reads a pipe waits no longer for what was found.
 const FLUSH_EVERY: Duration = Duration::from_millis(50);
-/// Damaged places that are told one by one.
-const DAMAGES_TOLD: usize = 10;
 /// What helps where a name is taken.
 const NAME_REMEDY: &str = "remove it or choose another name";
 /// Shortest part of a split by time.
@@ -55,30 +48,50 @@ const SPLIT_NS_MIN: i64 = 1_000_000;
 
 /// What is asked for, understood.
 pub struct Asked {
-    /// Stores, each with the folder that it was given by.
-    pub stores: Vec<(Store, PathBuf)>,
-    /// The span.
-    pub span: Span,
-    /// Which packets of it.
-    pub filter: Filter,
+    /// Which packets.
+    pub wanted: Wanted,
     /// The form of the files.
     pub format: Format,
     /// Where a file ends and the next one begins.
     pub split: Option<Split>,
     /// Where the files go.
     pub output: Output,
-    /// What was read for it is said.
-    pub explain: bool,
-    /// What it may use.
-    pub means: Means,
 }
 
 /// Where an answer goes.
-pub struct Output {
-    /// The folder and the file's name in it; `None`: standard output.
-    file: Option<(Folder, OsString)>,
-    /// Names in that folder that begin like the output's.
-    alike: Vec<OsString>,
+pub enum Output {
+    /// Standard output.
+    Stdout,
+    /// A pipe or a device that was named.
+    Pipe(File, PathBuf),
+    /// A new file in a folder, under this name.
+    New {
+        /// The folder.
+        folder: Folder,
+        /// The name that was asked for.
+        name: OsString,
+        /// Names in the folder that begin like it.
+        alike: Vec<OsString>,
+    },
+}
+
+impl Output {
+    /// The folder in which files are made, if any are.
+    fn folder(&self) -> Option<&Folder> {
+        match self {
+            Output::New { folder, .. } => Some(folder),
+            Output::Stdout | Output::Pipe(..) => None,
+        }
+    }
+
+    /// As it is called where it holds one file and no more.
+    fn pipe_name(&self) -> Option<String> {
+        match self {
+            Output::New { .. } => None,
+            Output::Pipe(_, path) => Some(path.display().to_string()),
+            Output::Stdout => Some("standard output".to_string()),
+        }
+    }
 }
 
 /// Writes the packets. Exit codes: 0 all that is stored, 1 something couldn't be read, written or held by the
@@ -96,18 +109,17 @@ pub fn answer(asked: Asked) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let file = &asked.output.file;
-    let to_stdout = file.is_none();
-    if let Err(fault) = reading::give_up_rights(&asked.stores, file.as_ref().map(|(folder, _)| folder)) {
+    if let Err(fault) = reading::give_up_rights(&asked.wanted.stores, asked.output.folder()) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
     match (write(asked, &stop.flag), stop.code()) {
-        (Err(fault), _) => told(Err(NoResult::Refused(vec![fault]))),
-        (Ok(_), Some(code)) => {
+        (Err(NoResult::Refused(faults)), _) => told(Err(NoResult::Refused(faults))),
+        (_, Some(code)) => {
             say(Level::Warning, "wirescope: stopped: what had no name yet is gone");
             code
         }
-        (Ok(done), None) => tell(&done, to_stdout),
+        (Err(failed), None) => told(Err(failed)),
+        (Ok(done), None) => tell(&done),
     }
 }
 
@@ -135,8 +147,10 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let filter = Filter::compile("", VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
-            let means = reading::means(); // before rights are given up
-            Ok(Asked { stores, span, filter, format, split, output, explain: false, means })
+            let (captures, around, means) = (None, None, Means::default().ready(1));
+            let (explain, counts_only) = (false, false);
+            let wanted = Wanted { stores, captures, span, filter, around, means, explain, counts_only };
+            Ok(Asked { wanted, format, split, output })
         }
         _ => Err(faults.into_vec()),
     }
@@ -182,17 +196,34 @@ pub fn output(
     stores: &[(Store, PathBuf)],
     faults: &mut Faults<'_>,
 ) -> Option<Output> {
-    if write == Path::new(STDOUT) {
+    let one_file = |what: &str, faults: &mut Faults<'_>| {
         if let Some(split) = split {
-            let fault = Fault::of("split").with_value(split).cause("standard output is one file");
+            let fault = Fault::of("split").with_value(split).cause(format!("{what} is one file"));
             faults.add(fault.remedy(sentence!["write ", Setting::of("write").example("FILE")]));
         }
+    };
+    if write == Path::new(STDOUT) {
+        one_file("standard output", faults);
         if io::stdout().is_terminal() {
-            let fault = Fault::of("write").cause("standard output is a terminal, and packets are not text");
-            let file = Setting::of("write").example("FILE");
-            faults.add(fault.remedy(sentence!["append e.g. | tshark -r - to the command, or write ", file]));
+            faults.add(no_terminal("standard output"));
         }
-        return Some(Output { file: None, alike: Vec::new() });
+        return Some(Output::Stdout);
+    }
+    if is_stream(write) {
+        one_file(&write.display().to_string(), faults);
+        return match File::options().write(true).open(write) {
+            Ok(file) => {
+                if file.is_terminal() {
+                    faults.add(no_terminal(&write.display().to_string()));
+                }
+                let output = if is_stdout(&file) { Output::Stdout } else { Output::Pipe(file, write.into()) };
+                Some(output)
+            }
+            Err(error) => {
+                faults.add(Fault::of("write").with_value(write.to_string_lossy()).error(&error));
+                None
+            }
+        };
     }
     refuse_compressed(write, "write", faults);
     let base = write.file_name().unwrap_or_default().to_os_string();
@@ -206,7 +237,7 @@ pub fn output(
         Ok(folder) => {
             reading::refuse_inside(&folder, write, stores, faults);
             let alike = alike(folder.path(), &base);
-            Some(Output { file: Some((folder, base)), alike })
+            Some(Output::New { folder, name: base, alike })
         }
         Err(error) => {
             faults.add(Fault::of("write").with_value(write.to_string_lossy()).error(&error));
@@ -215,92 +246,57 @@ pub fn output(
     }
 }
 
+/// Whether what is there is written to as it is: a pipe, or a device without places, as /dev/null. A disk isn't.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|facts| facts.file_type().is_fifo() || facts.file_type().is_char_device())
+}
+
+/// Whether it is what standard output is: its reader gets packets and nothing else.
+fn is_stdout(file: &File) -> bool {
+    let place = |file: &File| file.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
+    stdout().is_ok_and(|stdout| place(&stdout) == place(file))
+}
+
+/// Packets go to no terminal.
+fn no_terminal(what: &str) -> Fault {
+    let fault = Fault::of("write").cause(format!("{what} is a terminal, and packets are not text"));
+    let file = Setting::of("write").example("FILE");
+    fault.remedy(sentence!["append e.g. | tshark -r - to the command, or write ", file])
+}
+
 /// What became of it.
 struct Done {
     written: Written,
-    damages: Vec<Damaged>,
+    faults: Vec<Fault>,
     gaps: Vec<Gap>,
-    folder: PathBuf,
+    output: Output,
     partial: Vec<String>,
     filters: Vec<String>,
 }
 
-/// Looks at the stores, reads and writes.
-fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, Fault> {
-    let Asked { stores, span, filter, format, split, output: Output { file, alike }, explain, means } = asked;
-    let begun = Instant::now();
-    let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
-    let (looked, listed) = reading::look(stores, &|link_type| sift.keys(link_type), span)?;
-    if let Some((folder, base)) = &file {
-        let types = link_types(&looked);
-        let taken = alike.iter().find(|name| Export::names((base, name), &types, format, split));
+/// Reads and writes.
+fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, NoResult> {
+    let Asked { wanted, format, split, output } = asked;
+    let mut answer = Answer::begin(wanted, stop)?;
+    if let Output::New { folder, name: base, alike } = &output {
+        let types = answer.link_types();
+        let taken = alike.iter().find(|name| Export::names((base, name), types, format, split));
         if let Some(taken) = taken {
             let path = folder.path().join(taken);
             let cause = format!("{} exists and is never overwritten", path.display());
             let fault = Fault::of("write").with_value(path.to_string_lossy());
-            return Err(fault
-                .cause(format!("{cause}, and the export could need that name"))
-                .remedy(NAME_REMEDY));
+            let fault = fault.cause(format!("{cause}, and the export could need that name"));
+            return Err(NoResult::Refused(vec![fault.remedy(NAME_REMEDY)]));
         }
     }
-    let filters = reading::filters(&looked);
-    let mut of: Vec<String> = looked.iter().map(|(store, _)| format!("store {}", store.id())).collect();
-    of.dedup(); // copies have the same id
-    let mut timeline = StoreTimeline::new(looked, span, sift, means, stop.clone());
-    let partial: Vec<String> =
-        timeline.partial().iter().map(|(partial, packets)| elsewhere(partial, *packets)).collect();
-    let question = Question {
-        of: of.join(", "),
-        span,
-        heard: timeline.heard(),
-        filter: if filter.is_everything() { String::new() } else { filter.text().to_string() },
-        filters: filters.clone(),
-        partial: partial.clone(),
-    };
-    let target = match &file {
-        Some((folder, name)) => Target::Files(folder, name.clone()),
-        None => Target::Pipe(stdout()?),
-    };
-    let export = Export::new(target, format, split, question, timeline.interfaces(), timeline.losses());
-    let mut consumer = Exporting { export, stop: stop.clone(), flushed: begun };
-    let buffers: Arc<Buffers> = Arc::default();
-    let mut selection = Selection::new(filter.clone(), FilterEngine::Native, span.from_ns, None, &buffers);
-    let round = Round { to_ns: span.to_ns, settled_ns: i64::MAX, last: true };
-    selection.round(&mut timeline, round, &mut consumer);
-    let stopped = stop.load(Ordering::Relaxed) && consumer.export.goes_on();
-    let first_type = timeline.link_type(0);
-    let written = match stopped {
-        true => Written::default(), // what is open is dropped without a name
-        false => consumer.export.finish(first_type),
-    };
-    timeline.end();
-    if explain {
-        reading::explained(&listed, &timeline.work(), begun);
-    }
-    let gaps = export::of_answer(timeline.missing(span.to_ns), !filter.is_everything());
-    let folder = file.as_ref().map_or(PathBuf::new(), |(folder, _)| folder.path().to_path_buf());
-    Ok(Done { written, damages: timeline.damages().to_vec(), gaps, folder, partial, filters })
+    let written = pass(&mut answer, &output, (format, split), stop)?;
+    let (gaps, faults) = (answer.gaps(), answer.faults());
+    let (partial, filters) = (answer.partial(), answer.filters().to_vec());
+    Ok(Done { written, faults, gaps, output, partial, filters })
 }
 
-/// What may be in volumes of a run that weren't given.
-pub fn elsewhere(partial: &Partial, packets: u64) -> String {
-    let others = if partial.volumes - partial.given == 1 { "other" } else { "others" };
-    match packets {
-        0 => format!("{partial}; packets may be in the {others}"),
-        most => format!("{partial}; up to {} may be in the {others}", counted(most, "packet")),
-    }
-}
-
-/// The link types of what the stores have, each once.
-fn link_types(stores: &[(Store, Listing)]) -> Vec<LinkType> {
-    let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
-    let types: BTreeSet<LinkType> = contents.map(|contents| contents.link_type).collect();
-    types.into_iter().collect()
-}
-
-fn stdout() -> Result<File, Fault> {
-    let own = io::stdout().as_fd().try_clone_to_owned();
-    own.map(File::from).map_err(|error| Fault::of_thing("standard output").error(&error))
+fn stdout() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// What was selected goes into the files; an error of these ends the reading.
@@ -327,10 +323,34 @@ impl Consumer for Exporting<'_> {
     }
 }
 
+/// Passes the packets of an answer on to the files.
+fn pass(
+    answer: &mut Answer,
+    output: &Output,
+    (format, split): (Format, Option<Split>),
+    stop: &Arc<AtomicBool>,
+) -> Result<Written, NoResult> {
+    let of_pipe = |error| NoResult::Failed(Fault::of_thing("standard output").error(&error));
+    let target = match output {
+        Output::New { folder, name, .. } => Target::Files(folder, name.clone()),
+        Output::Pipe(file, _) => Target::Pipe(file.try_clone().map_err(of_pipe)?),
+        Output::Stdout => Target::Pipe(stdout().map_err(of_pipe)?),
+    };
+    let export = Export::new(target, format, split, answer.question(), answer.interfaces(), answer.losses());
+    let mut consumer = Exporting { export, stop: stop.clone(), flushed: Instant::now() };
+    answer.read(&mut consumer, true);
+    let stopped = stop.load(Ordering::Relaxed) && consumer.export.goes_on();
+    Ok(match stopped {
+        true => Written::default(), // what is open is dropped without a name
+        false => consumer.export.finish(answer.first_type()),
+    })
+}
+
 /// Reports what was written and what is missing; the exit code.
-fn tell(done: &Done, to_stdout: bool) -> u8 {
-    let Done { written, damages, gaps, folder, partial, filters } = done;
+fn tell(done: &Done) -> u8 {
+    let Done { written, faults, gaps, output, partial, filters } = done;
     let mut text = String::new();
+    let folder = output.folder().map_or(Path::new(""), Folder::path);
     for file in &written.files {
         let path = folder.join(&file.name);
         text.push_str(&format!(
@@ -347,17 +367,17 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
         text.push_str(&format!("{}\n", export::left_out_by(filter)));
     }
     text.push_str(&match &written.unfinished {
-        Some(unfinished) => stopped(written, unfinished),
-        None => summed(written, gaps, (to_stdout, !partial.is_empty() || !filters.is_empty())),
+        Some(unfinished) => stopped(written, unfinished, output),
+        None => summed(written, gaps, output, !partial.is_empty() || !filters.is_empty()),
     });
-    let code = match to_stdout {
-        true => {
+    let code = match output {
+        Output::Stdout => {
             text.lines().for_each(|line| say(Level::Info, line));
             DONE
         }
-        false => told(Ok(text)),
+        _ => told(Ok(text)),
     };
-    let faults = faults(written, damages, folder);
+    let faults = [&faults[..], &of_written(written, output)].concat();
     for fault in &faults {
         speech::say_fault(fault);
     }
@@ -365,10 +385,10 @@ fn tell(done: &Done, to_stdout: bool) -> u8 {
 }
 
 /// What all of it comes to.
-fn summed(written: &Written, gaps: &[Gap], (to_stdout, is_restricted): (bool, bool)) -> String {
-    let place = match to_stdout {
-        true => "to standard output".to_string(),
-        false => format!("in {}", counted(written.files.len() as u64, "file")),
+fn summed(written: &Written, gaps: &[Gap], output: &Output, is_restricted: bool) -> String {
+    let place = match output.pipe_name() {
+        Some(name) => format!("to {name}"),
+        None => format!("in {}", counted(written.files.len() as u64, "file")),
     };
     let is_restricted = is_restricted || written.truncated + written.left_out + written.other_types > 0;
     format!("{} {place}; {}\n", counted(written.packets, "packet"), missing_words(gaps, is_restricted))
@@ -387,9 +407,9 @@ pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
 }
 
 /// What there is of an export that ended early.
-fn stopped(written: &Written, Unfinished { name, from_ns, .. }: &Unfinished) -> String {
-    if name.is_empty() {
-        return "stopped early: what was read from standard output lacks its end\n".to_string();
+fn stopped(written: &Written, Unfinished { from_ns, .. }: &Unfinished, output: &Output) -> String {
+    if let Some(name) = output.pipe_name() {
+        return format!("stopped early: what was written to {name} lacks its end\n");
     }
     if written.files.is_empty() {
         return "stopped early: no file was written\n".to_string();
@@ -407,8 +427,8 @@ fn stopped(written: &Written, Unfinished { name, from_ns, .. }: &Unfinished) -> 
 }
 
 /// What of the stored packets isn't in the files, and why.
-fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
-    let mut faults = of_damages(damages);
+fn of_written(written: &Written, output: &Output) -> Vec<Fault> {
+    let mut faults = Vec::new();
     let Written { truncated, left_out, other_types, late, unfinished, .. } = written;
     let pcapng = || sentence!["use ", Setting::of("format").example("pcapng")];
     if *truncated > 0 {
@@ -429,44 +449,14 @@ fn faults(written: &Written, damages: &[Damaged], folder: &Path) -> Vec<Fault> {
         let cause = format!("{} behind newer ones: too many lanes overlap", counted(*late, "packet"));
         faults.push(Fault::whole(cause).remedy("sort the files, e.g. with reordercap"));
     }
-    faults.extend(unfinished.as_ref().map(|unfinished| early(unfinished, folder)));
+    faults.extend(unfinished.as_ref().map(|unfinished| early(unfinished, output)));
     faults
-}
-
-/// What of stores can't be read.
-pub fn of_damages(damages: &[Damaged]) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    for damaged in damages.iter().take(DAMAGES_TOLD) {
-        let missing = match damaged.packets {
-            Some(packets) => format!("; {} of it missing", counted(packets, "packet")),
-            None if damaged.is_cut => {
-                "; its whole segments are read, packets behind them may be missing".to_string()
-            }
-            None => "; its packets are missing".to_string(),
-        };
-        let fault = damaged.fault.clone().cause(format!("{}{missing}", damaged.fault.why()));
-        faults.push(match damaged.fault.remedy {
-            Some(_) => fault,
-            None => fault.remedy(format!("what else is wrong: {}", verify(&damaged.store))),
-        });
-    }
-    if damages.len() > DAMAGES_TOLD {
-        let more = counted((damages.len() - DAMAGES_TOLD) as u64, "more damaged place");
-        let store = &damages[DAMAGES_TOLD].store;
-        faults.push(Fault::whole(more).remedy(format!("see: {}", verify(store))));
-    }
-    faults
-}
-
-/// The command that says all that is wrong with a store.
-fn verify(store: &Path) -> String {
-    format!("wirescope verify {}", shell_word(store))
 }
 
 /// Why an export ended early, and what helps.
-fn early(Unfinished { name, error, .. }: &Unfinished, folder: &Path) -> Fault {
-    if name.is_empty() {
-        let fault = Fault::of_thing("standard output").error(error);
+fn early(Unfinished { name, error, .. }: &Unfinished, output: &Output) -> Fault {
+    if let Some(pipe) = output.pipe_name() {
+        let fault = Fault::of_thing(pipe).error(error);
         return match error.kind() {
             io::ErrorKind::BrokenPipe => {
                 let file = Setting::of("write").example("FILE");
@@ -477,7 +467,7 @@ fn early(Unfinished { name, error, .. }: &Unfinished, folder: &Path) -> Fault {
             _ => fault,
         };
     }
-    let path = folder.join(name);
+    let path = output.folder().map_or(Path::new(""), Folder::path).join(name);
     let fault = Fault::of_thing(path.to_string_lossy());
     match error.kind() {
         io::ErrorKind::AlreadyExists => {

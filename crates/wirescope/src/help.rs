@@ -232,8 +232,8 @@ Examples:
 
 pub const QUERY_EXAMPLES: &str = "\
 Exit codes:
-  0  all that the stores have of it was given
-  1  something stored could not be read, or the answer not be written
+  0  all that the stores and files have of it was given
+  1  something of them could not be read, or the answer not be written
   2  refused before anything was read
 
 Examples:
@@ -243,8 +243,16 @@ Examples:
   # the same for another program
   wirescope query host 10.0.0.1 --store /srv/ws --from 14:00 | tshark -r -
 
-  # how many TCP resets the store has
-  wirescope query 'tcp[tcpflags] & tcp-rst != 0' --store /srv/ws --count
+  # every TCP reset of today with the second before it, in one file
+  wirescope query --store /srv/ws --from 00:00 --before 1s --after 0 \\
+    --around 'tcp[tcpflags] & tcp-rst != 0' -w resets.pcapng
+
+  # who sent and got most, and when
+  wirescope query --store /srv/ws --from -1h --top host
+  wirescope query --store /srv/ws --from -1h --timeline
+
+  # the same of capture files
+  wirescope query udp port 53 -r a.pcap -r b.pcapng.gz --count
 ";
 
 pub const EXPORT_EXAMPLES: &str = "\

@@ -1,5 +1,6 @@
 //! The one binary: command line in, plan out, run.
 
+mod answer;
 mod args;
 mod bench;
 mod config;

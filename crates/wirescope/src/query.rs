@@ -1,47 +1,73 @@
-//! `wirescope query`: the packets of stores that a filter matches: as a capture, as a line each, or counted.
+//! `wirescope query`: the packets of stores and capture files that a filter matches: as a capture, as a line each,
+//! counted, by hosts or ports, or by steps of time.
 //!
-//! 1. The command line is understood, the filter compiled for the link types that the stores' files name.
+//! 1. The command line is understood, stores and files are opened, filters compiled; or all faults are told.
 //! 2. All rights are given up but reading the stores and writing the output.
-//! 3. What goes into a file or a pipe goes the way of an export. Lines and counts come from the same selection.
+//! 3. What goes into a file or a pipe goes the way of an export. All else comes from the same answer, in words.
 
 mod line;
+mod lines;
+mod steps;
+mod sum;
+mod top;
 
+use crate::answer::{Answer, Around, Captures, Wanted};
 use crate::args::QueryArgs;
 use crate::export::{self, Asked};
-use crate::plan::faults::Faults;
-use crate::reading::{self, SpanWords, Stop};
+use crate::plan::faults::{Faults, bad, such_as};
+use crate::plan::places::has_ending;
+use crate::reading::means::MeansWords;
+use crate::reading::{self, SpanWords, Stop, window};
 use crate::speech;
-use crate::words::{counted, size};
+use crate::words::{counted, number, span};
 use crate::{DONE, NoResult, UNDONE, told};
-use jiff::Timestamp;
+use console::Term;
 use jiff::tz::TimeZone;
-use line::Line;
+use lines::{Each, Lines};
 use scope_config::Settings;
-use scope_dump::merge::Position;
-use scope_dump::{Buffers, Consumer, Round, Selection, StoreSift};
-use scope_fault::{Fault, Setting, sentence};
-use scope_filter::{Filter, FilterEngine, VlanRule};
-use scope_packet::pcapng::PacketBlock;
+use scope_fault::{Fault, Setting, Subject, sentence};
+use scope_filter::{Filter, FilterEngine, FilterError, VlanRule};
 use scope_packet::{Gap, LinkType};
-use scope_ring::Timeline;
 use scope_spelling::printable::json_line;
-use scope_spelling::time::iso;
-use scope_store::{Sift, StoreTimeline};
-use scope_store::export::{Format, of_answer, reason};
+use scope_spelling::values::parse_duration_ns;
+use scope_store::export::Format;
 use scope_store::listing;
-use scope_store::timeline::{Counted, Means, Span, StoreInterfaces};
+use scope_store::timeline::Span;
 use scope_store::unread::unread;
 use scope_store::volume::Store;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
+use steps::Steps;
+use sum::Sum;
+use top::{By, Top};
 
-/// Lines of a table, unless another number is given.
+/// Lines of a table of packets, and of a top list, unless another number is given.
 const LIMIT: u64 = 50;
+const LIMIT_OF_TOP: u64 = 20;
+/// How long before and behind a packet others are wanted, unless something else is said: as with a run's dumps.
+const BEFORE_NS: i64 = 30_000_000_000;
+const AFTER_NS: i64 = 10_000_000_000;
+/// Columns where no terminal says how many it has.
+const COLUMNS: usize = 80;
+/// Of the memory for packets the part that a top list takes.
+const PART_OF_TOP: u64 = 4;
+/// Of capture files no link type is known before they are read: a filter must be one for some of these, or of those
+/// that the stores have.
+const LINK_TYPES: [LinkType; 9] = [
+    LinkType::ETHERNET,
+    LinkType::RAW,
+    LinkType::LINUX_SLL,
+    LinkType::LINUX_SLL2,
+    LinkType::NULL,
+    LinkType::PPP,
+    LinkType(105), // IEEE 802.11
+    LinkType(127), // the same with radio headers
+    LinkType(189), // USB
+];
 
 /// What is asked for, understood.
 enum Question {
@@ -51,26 +77,21 @@ enum Question {
 
 /// An answer in words, or in JSON.
 struct Text {
-    stores: Vec<(Store, PathBuf)>,
-    span: Span,
-    filter: Filter,
+    wanted: Wanted,
     form: Form,
-    limit: u64,
-    explain: bool,
-    means: Means,
+    is_json: bool,
+    limit: Option<u64>,
 }
 
-/// What of each packet is said.
+/// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A line.
-    Table,
-    /// An object.
-    Json,
-    /// Nothing: only what all come to.
+    /// A line for each packet, or an object.
+    Packets,
     Count,
-    /// The same, as an object.
-    CountJson,
+    Top(By),
+    /// By steps of so many ns.
+    Timeline(Option<i64>),
 }
 
 /// Answers. Exit codes: 0 all that is stored of it was given, 1 something couldn't be read or written, 2
@@ -86,61 +107,193 @@ pub fn query(args: &QueryArgs) -> u8 {
 fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     let settings = Settings::default();
     let mut faults = Faults::new(&settings);
-    let words = SpanWords {
-        from: args.from.as_deref(),
-        to: args.to.as_deref(),
-        at: args.at.as_deref(),
-        within: args.within.as_deref(),
+    let words = MeansWords {
+        threads: args.threads.as_deref(),
+        memory: args.memory.as_deref(),
+        tmp: args.tmp.as_deref(),
     };
-    let span = words.read(&mut faults);
+    let means = words.read(&mut faults);
     let stores = reading::stores(&args.store, &mut faults);
-    let text = args.expression.join(" ");
+    if args.store.is_empty() && args.read.is_empty() {
+        let fault = Fault::of("store").missing().cause("nothing is named that could be asked");
+        let (store, file) = (Setting::of("store").example("DIR"), Setting::of("read").example("FILE"));
+        faults.add(fault.remedy(sentence!["name a store: ", store, ", or a capture file: ", file]));
+    }
+    let captures = match args.read.is_empty() {
+        true => None,
+        false => match Captures::open(&args.read, || means.spill()) {
+            Ok(captures) => Some(captures),
+            Err(more) => {
+                more.into_iter().for_each(|fault| faults.add(fault));
+                None
+            }
+        },
+    };
+    let (span, around) = when(args, &mut faults);
     let link_types = link_types(&stores).map_err(|fault| faults.add(fault)).unwrap_or_default();
-    let filter = Filter::compile(&text, VlanRule::default(), &link_types);
-    let filter = filter.map_err(|error| faults.add(error.fault())).ok();
-    let capture = match args.format.as_deref() {
-        Some("pcap") => Some(Format::Pcap),
-        Some("json") => None,
-        _ => Some(Format::Pcapng),
-    };
-    let is_json = args.format.as_deref() == Some("json");
-    let form = match (args.count, args.json, is_json) {
-        (true, true, _) => Some(Form::CountJson),
-        (true, false, _) => Some(Form::Count),
-        (false, _, true) => Some(Form::Json),
-        _ if args.write.is_none() && args.format.is_none() && io::stdout().is_terminal() => Some(Form::Table),
-        _ => None,
-    };
-    if args.json && !args.count {
-        let fault = Fault::of("json").cause("is the form of a count");
-        faults.add(fault.remedy(sentence!["give ", Setting::of("format").example("json"), " for packets"]));
-    }
-    if let (Some(_), Some(write)) = (form, &args.write) {
-        let fault = Fault::of("write").with_value(write.to_string_lossy());
-        let fault = fault.cause("a count and JSON go to standard output");
-        faults.add(fault.remedy("redirect it, e.g. > FILE, and omit this"));
-    }
+    let more: &[LinkType] = if args.read.is_empty() { &[] } else { &LINK_TYPES };
+    let link_types = [&link_types[..], more].concat();
+    let known = (&link_types[..], args.read.is_empty());
+    let filter = compile(&args.expression.join(" "), None, known, &mut faults);
+    let around = around.and_then(|(text, before_ns, after_ns)| {
+        let filter = compile(text, Some("around"), known, &mut faults)?;
+        Some(Around { filter, before_ns, after_ns })
+    });
+    let (form, is_json) = form(args, &mut faults);
     let write = args.write.clone().unwrap_or_else(|| "-".into());
     let output = match form {
         None => export::output(&write, None, &stores, &mut faults),
         Some(_) => None,
     };
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(faults.into_vec()) };
-    let explain = args.explain;
-    let counts_only = matches!(form, Some(Form::Count | Form::CountJson));
-    let means = Means { counts_only, ..reading::means() }; // before rights are given up
-    let limit = args.limit.unwrap_or(if form == Some(Form::Table) { LIMIT } else { u64::MAX });
+    let means = means.ready(1 + usize::from(around.is_some()));
+    let (explain, counts_only) = (args.explain, form == Some(Form::Count));
+    let wanted = Wanted { stores, captures, span, filter, around, means, explain, counts_only };
     match (form, output) {
-        (Some(form), _) => Ok(Question::Text(Text { stores, span, filter, form, limit, explain, means })),
+        (Some(form), _) => Ok(Question::Text(Text { wanted, form, is_json, limit: args.limit })),
         (None, Some(output)) => {
-            let format = match args.format {
-                None if crate::plan::places::has_ending(&write, &["pcap"]) => Format::Pcap,
-                _ => capture.unwrap_or(Format::Pcapng),
+            let format = match args.format.as_deref() {
+                Some("pcap") => Format::Pcap,
+                None if has_ending(&write, &["pcap"]) => Format::Pcap,
+                _ => Format::Pcapng,
             };
-            Ok(Question::Capture(Asked { stores, span, filter, format, split: None, output, explain, means }))
+            Ok(Question::Capture(Asked { wanted, format, split: None, output }))
         }
         (None, None) => Err(faults.into_vec()),
     }
+}
+
+/// The span, and what is wanted around: a filter's text, and how long before and behind its packets.
+fn when<'a>(args: &'a QueryArgs, faults: &mut Faults<'_>) -> (Span, Option<(&'a str, i64, i64)>) {
+    let words = SpanWords {
+        from: args.from.as_deref(),
+        to: args.to.as_deref(),
+        at: args.at.as_deref(),
+        within: args.within.as_deref(),
+    };
+    let mut span = words.read(faults);
+    let (dump, around) = (args.around_dump.as_deref(), args.around.as_deref());
+    let mut duration = |key: &'static str, text: &Option<String>, usual_ns: i64| {
+        let Some(text) = text else { return usual_ns };
+        if dump.is_none() && around.is_none() {
+            let fault = Fault::of(key)
+                .with_value(text)
+                .cause("it says how far around what, and nothing says around what");
+            let (around, at) = (Setting::of("around").example("EXPR"), Setting::of("at").example("TIME"));
+            faults.add(fault.remedy(sentence![
+                "add ",
+                around,
+                ", or give a span: ",
+                at,
+                " ",
+                Setting::of("within").example("30s")
+            ]));
+        }
+        parse_duration_ns(text).unwrap_or_else(|wrong| {
+            faults.add(bad(Fault::of(key), wrong).remedy(such_as(key, "10s")));
+            0
+        })
+    };
+    let (before_ns, after_ns) = match around {
+        Some(_) => (BEFORE_NS, AFTER_NS),
+        None => (0, 0),
+    };
+    let before_ns = duration("before", &args.before, before_ns);
+    let after_ns = duration("after", &args.after, after_ns);
+    match dump.map(window::of_dump) {
+        Some(Ok(window)) => {
+            span = Span {
+                from_ns: window.from_ns.saturating_sub(before_ns).max(0),
+                to_ns: window.to_ns.saturating_add(after_ns),
+            };
+        }
+        Some(Err(fault)) => faults.add(fault),
+        None => {}
+    }
+    (span, around.map(|text| (text, before_ns, after_ns)))
+}
+
+/// A filter; `key` is the setting that it stands in, if it does in one. `is_ready`: the link types are those that there
+/// are, and it is made ready for them.
+fn compile(
+    text: &str,
+    key: Option<&'static str>,
+    (link_types, is_ready): (&[LinkType], bool),
+    faults: &mut Faults<'_>,
+) -> Option<Filter> {
+    match Filter::compile(text, VlanRule::default(), link_types) {
+        Ok(filter) => {
+            if is_ready {
+                // Where no machine code can be made the filter is interpreted, which is slower and says the same.
+                let _ = filter.prepare(FilterEngine::Native);
+            }
+            Some(filter)
+        }
+        Err(error) => {
+            let mut fault = error.fault();
+            if let FilterError::Link { .. } = error
+                && fault.remedy.is_none()
+            {
+                fault = fault.remedy("ask stores and files that have such packets");
+            }
+            faults.add(match key {
+                Some(key) => fault.of_subject(Subject::setting(key)),
+                None => fault,
+            });
+            None
+        }
+    }
+}
+
+/// The form of the answer, if that isn't a capture, and whether it is JSON.
+fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
+    let is_json = args.format.as_deref() == Some("json");
+    let top = args.top.as_deref().map(|word| {
+        By::of(word).unwrap_or_else(|| {
+            let fault = Fault::of("top").value(word, "is nothing that is compared");
+            faults.add(fault.remedy(format!("write one of: {}", By::WORDS.join(", "))));
+            By::Host
+        })
+    });
+    if let Some(text) = args.step.as_deref().filter(|_| !args.timeline) {
+        let fault = Fault::of("step").with_value(text).cause("only a timeline has steps");
+        faults.add(fault.remedy(sentence!["add ", Setting::of("timeline"), ", or omit it"]));
+    }
+    let step_ns = args.step.as_deref().and_then(|text| match parse_duration_ns(text) {
+        Ok(ns @ 1..) => Some(ns),
+        Ok(_) => {
+            faults.add(Fault::of("step").value(text, "is no length").remedy(such_as("step", "1s")));
+            None
+        }
+        Err(wrong) => {
+            faults.add(bad(Fault::of("step"), wrong).remedy(such_as("step", "1s")));
+            None
+        }
+    });
+    let form = match (args.count, top, args.timeline) {
+        (true, _, _) => Some(Form::Count),
+        (_, Some(by), _) => Some(Form::Top(by)),
+        (_, _, true) => Some(Form::Timeline(step_ns)),
+        _ if is_json => Some(Form::Packets),
+        _ if args.write.is_none() && args.format.is_none() && io::stdout().is_terminal() => {
+            Some(Form::Packets)
+        }
+        _ => None,
+    };
+    if args.json && matches!(form, None | Some(Form::Packets)) {
+        let fault = Fault::of("json").cause("is the form of a count, a top list or a timeline");
+        faults.add(fault.remedy(sentence!["give ", Setting::of("format").example("json"), " for packets"]));
+    }
+    if let Some(other) = args.format.as_deref().filter(|form| !["pcapng", "pcap", "json"].contains(form)) {
+        let fault = Fault::of("format").value(other, "is no form of an answer");
+        faults.add(fault.remedy("write pcapng, pcap or json"));
+    }
+    if let (Some(_), Some(write)) = (form, &args.write) {
+        let fault = Fault::of("write").with_value(write.to_string_lossy());
+        let fault = fault.cause("JSON goes to standard output");
+        faults.add(fault.remedy("redirect it, e.g. > FILE, and omit this"));
+    }
+    (form, is_json || args.json)
 }
 
 /// The link types that the stores' files name.
@@ -158,154 +311,163 @@ fn answer(text: Text) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let Text { stores, span, filter, form, limit, explain, means } = text;
-    if let Err(fault) = reading::give_up_rights(&stores, None) {
+    if let Err(fault) = reading::give_up_rights(&text.wanted.stores, None) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
-    let begun = Instant::now();
-    let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
-    let looked = reading::look(stores, &|link_type| sift.keys(link_type), span);
-    let (looked, listed) = match looked {
-        Ok(looked) => looked,
-        Err(fault) => return told(Err(NoResult::Refused(vec![fault]))),
+    let said = match say_it(text, &stop.flag) {
+        Ok(said) => said,
+        Err(refused @ NoResult::Refused(_)) => return told(Err(refused)),
+        Err(failed) => return stop.code().unwrap_or_else(|| told(Err(failed))),
     };
-    let filters = reading::filters(&looked);
-    let mut timeline = StoreTimeline::new(looked, span, sift, means, stop.flag.clone());
-    let is_restricted = !filters.is_empty() || !timeline.partial().is_empty();
-    let mut lines = Lines {
-        out: BufWriter::new(io::stdout().lock()),
-        zone: TimeZone::system(),
-        interfaces: timeline.interfaces(),
-        form,
-        limit,
-        sum: timeline.counted(),
-        error: None,
-        stop: stop.flag.clone(),
-    };
-    let buffers: Arc<Buffers> = Arc::default();
-    let mut selection = Selection::new(filter.clone(), FilterEngine::Native, span.from_ns, None, &buffers);
-    let round = Round { to_ns: span.to_ns, settled_ns: i64::MAX, last: true };
-    selection.round(&mut timeline, round, &mut lines);
-    timeline.end();
-    let gaps = of_answer(timeline.missing(span.to_ns), !filter.is_everything());
-    if explain {
-        reading::explained(&listed, &timeline.work(), begun);
-    }
-    let faults = export::of_damages(timeline.damages());
+    let Said { text, faults, written } = said;
     faults.iter().for_each(speech::say_fault);
-    let said = stop.code().is_some() || lines.close(&gaps, is_restricted, &filters);
-    match (stop.code(), said) {
-        (Some(code), _) => code,
-        (None, true) if faults.is_empty() => DONE,
+    if let Some(code) = stop.code() {
+        return code;
+    }
+    let written = written.and_then(|()| {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    });
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let fault = Fault::of_thing("standard output").error(&error);
+            let remedy = sentence!["free some space, or redirect it to another place"];
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            speech::say_fault(&if is_full { fault.remedy(remedy) } else { fault });
+            UNDONE
+        }
+        _ if faults.is_empty() => DONE,
         _ => UNDONE,
     }
 }
 
-/// Packets as they come, said.
-struct Lines {
-    out: BufWriter<StdoutLock<'static>>,
-    zone: TimeZone,
-    interfaces: Arc<StoreInterfaces>,
-    form: Form,
-    limit: u64,
-    /// What all packets of the answer come to.
-    sum: Counted,
-    /// What standard output answered.
-    error: Option<io::Error>,
-    stop: Arc<AtomicBool>,
+/// What is said at the end.
+struct Said {
+    text: String,
+    faults: Vec<Fault>,
+    /// Whether standard output took what came before.
+    written: io::Result<()>,
 }
 
-impl Consumer for Lines {
-    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
-        let Some(block) = PacketBlock::first(block) else { return };
-        let time_ns = block.time_ns();
-        self.sum.packets += 1;
-        self.sum.bytes += block.data().len() as u64;
-        let (min_ns, max_ns) = self.sum.span_ns.unwrap_or((time_ns, time_ns));
-        self.sum.span_ns = Some((min_ns.min(time_ns), max_ns.max(time_ns)));
-        if self.sum.packets > self.limit {
-            return;
+fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
+    let Text { wanted, form, is_json, limit } = text;
+    let memory_bytes = wanted.means.memory_bytes;
+    let mut answer = Answer::begin(wanted, stop)?;
+    match form {
+        Form::Packets => packets(&mut answer, is_json, limit, stop),
+        Form::Count => {
+            let mut lines = Lines::new(Each::Nothing, 0, answer.interfaces(), stop.clone());
+            answer.read(&mut lines, true);
+            let mut sum = lines.sum;
+            drop(lines);
+            sum.count(&answer.counted());
+            Ok(end(&answer, &sum, is_json, String::new(), Map::new()))
         }
-        let line = match self.form {
-            Form::Table => {
-                let line = Line::of(link_type, block.data(), block.original_len());
-                format!("{} {}\n", self.local(time_ns), line.text())
-            }
-            Form::Json => self.object(position.lane, link_type, &block),
-            Form::Count | Form::CountJson => return,
-        };
-        if let Err(error) = self.out.write_all(line.as_bytes()) {
-            self.error.get_or_insert(error);
-            self.stop.store(true, Ordering::Relaxed);
+        Form::Top(by) => {
+            let limit = usize::try_from(limit.unwrap_or(LIMIT_OF_TOP)).unwrap_or(usize::MAX);
+            let mut top = Top::new(by, memory_bytes / PART_OF_TOP);
+            answer.read(&mut top, true);
+            let (words, json) = match is_json {
+                true => (String::new(), top.json(limit)),
+                false => (top.words(limit), Map::new()),
+            };
+            Ok(end(&answer, &top.sum, is_json, words, json))
         }
-    }
-}
-
-impl Lines {
-    /// A time in the zone of this system.
-    fn local(&self, time_ns: i64) -> String {
-        match Timestamp::from_nanosecond(time_ns.into()) {
-            Ok(time) => time.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S%.6f").to_string(),
-            Err(_) => iso(time_ns),
-        }
-    }
-
-    fn object(&self, lane: u32, link_type: LinkType, block: &PacketBlock<'_>) -> String {
-        let mut object = Map::new();
-        object.insert("time".into(), json!(iso(block.time_ns())));
-        let known = self.interfaces.of(lane, block.interface());
-        object.extend(known.map(|(_, interface)| ("interface".into(), json!(interface.name))));
-        object.insert("link_type".into(), json!(link_type.name()));
-        object.insert("captured".into(), json!(block.data().len()));
-        object.insert("length".into(), json!(block.original_len()));
-        object.extend(Line::of(link_type, block.data(), block.original_len()).json());
-        format!("{}\n", json_line(&Value::Object(object).to_string()))
-    }
-
-    /// The last line. Whether standard output took all; a reader that has gone wants no more.
-    fn close(&mut self, gaps: &[Gap], is_restricted: bool, filters: &[String]) -> bool {
-        let Counted { packets, bytes, span_ns } = self.sum;
-        let mut last = String::new();
-        match self.form {
-            Form::Json => {}
-            Form::CountJson => {
-                let (first, end) = span_ns.unzip();
-                let count = json!({
-                    "packets": packets, "bytes": bytes, "first": first.map(iso), "last": end.map(iso),
-                    "filters": filters, "missing": gaps.iter().map(gap).collect::<Vec<_>>(),
-                });
-                last = format!("{}\n", json_line(&count.to_string()));
-            }
-            Form::Table | Form::Count => {
-                let more = packets.saturating_sub(self.limit);
-                if self.form == Form::Table && more > 0 {
-                    last.push_str(&format!("and {} (see: --limit)\n", counted(more, "more packet")));
-                }
-                last.push_str(&format!("{}, {}", counted(packets, "packet"), size(bytes)));
-                if let Some((from_ns, to_ns)) = span_ns {
-                    last.push_str(&format!(", {} to {}", self.local(from_ns), self.local(to_ns)));
-                    let zone = self.zone.iana_name().unwrap_or("local time");
-                    last.push_str(&format!(" ({zone})"));
-                }
-                last.push_str(&format!("\n{}\n", export::missing_words(gaps, is_restricted)));
-            }
-        }
-        let written = self.out.write_all(last.as_bytes()).and_then(|()| self.out.flush());
-        match self.error.take().or(written.err()) {
-            None => true,
-            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
-            Some(error) => {
-                speech::say_fault(&Fault::of_thing("standard output").error(&error));
-                false
-            }
+        Form::Timeline(step_ns) => {
+            let extent = answer.extent();
+            let usual_ns = steps::chosen(extent.unwrap_or((0, 0)), steps::ROWS);
+            let step_ns = step_ns.unwrap_or(usual_ns);
+            refuse_many(extent, step_ns)?;
+            let mut steps = Steps::new(step_ns, extent);
+            answer.read(&mut steps, true);
+            steps.finish(&answer.gaps());
+            let (words, json) = match is_json {
+                true => (String::new(), steps.json()),
+                false => (steps.words(columns(), has_colours()), Map::new()),
+            };
+            Ok(end(&answer, &steps.sum, is_json, words, json))
         }
     }
 }
 
-fn gap(gap: &Gap) -> Value {
-    let to = (gap.to_ns != i64::MAX).then(|| iso(gap.to_ns));
-    json!({
-        "from": iso(gap.from_ns), "to": to, "reason": reason(gap.reason),
-        "lost_min": gap.lost_min, "lost_max": gap.lost_max,
-    })
+/// Packets, a line or an object each.
+fn packets(
+    answer: &mut Answer,
+    is_json: bool,
+    limit: Option<u64>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Said, NoResult> {
+    let (each, limit) = match is_json {
+        true => (Each::Object, limit.unwrap_or(u64::MAX)),
+        false => (Each::Line, limit.unwrap_or(LIMIT)),
+    };
+    let mut lines = Lines::new(each, limit, answer.interfaces(), stop.clone());
+    answer.read(&mut lines, false);
+    let (sum, more) = (lines.sum, lines.more());
+    let written = lines.finish();
+    if is_json {
+        return Ok(Said { text: String::new(), faults: answer.faults(), written });
+    }
+    let more = match more {
+        0 => String::new(),
+        more => format!("and {} (see: --limit)\n", counted(more, "more packet")),
+    };
+    Ok(Said { written, ..end(answer, &sum, false, more, Map::new()) })
+}
+
+/// What every answer ends with: what all of it comes to, and what is missing.
+fn end(answer: &Answer, sum: &Sum, is_json: bool, words: String, mut json: Map<String, Value>) -> Said {
+    let gaps: Vec<Gap> = answer.gaps();
+    let text = match is_json {
+        true => {
+            json.extend(sum.json(answer.filters(), &gaps));
+            format!("{}\n", json_line(&Value::Object(json).to_string()))
+        }
+        false => {
+            let is_restricted = !answer.filters().is_empty() || !answer.partial().is_empty();
+            let missing = export::missing_words(&gaps, is_restricted);
+            format!("{words}{}\n{missing}\n", sum.words(&TimeZone::system()))
+        }
+    };
+    Said { text, faults: answer.faults(), written: Ok(()) }
+}
+
+/// More steps than anybody reads, told before packets are read.
+fn refuse_many(extent: Option<(i64, i64)>, step_ns: i64) -> Result<(), NoResult> {
+    let Some(extent) = extent else { return Ok(()) };
+    let steps = steps::count(extent, step_ns);
+    if steps <= steps::STEPS_MAX {
+        return Ok(());
+    }
+    let fits_ns = steps::chosen(extent, steps::STEPS_MAX as usize);
+    let cause = format!(
+        "steps of {} make {} of them, more than {}",
+        span(step_ns),
+        number(steps as u64),
+        number(steps::STEPS_MAX as u64)
+    );
+    let longer = Setting::of("step").example(typed(fits_ns));
+    let remedy = sentence!["lengthen them, e.g. ", longer, ", or shorten the span"];
+    Err(NoResult::Refused(vec![Fault::of("step").cause(cause).remedy(remedy)]))
+}
+
+/// A length of time as it is typed.
+fn typed(ns: i64) -> String {
+    let units =
+        [(86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s")];
+    let fine = [(1_000_000, "ms"), (1_000, "us")];
+    let unit = units.into_iter().chain(fine).find(|(length, _)| ns % length == 0);
+    let (length, name) = unit.unwrap_or((1, "ns"));
+    format!("{}{name}", ns / length)
+}
+
+/// Columns of the terminal that standard output is.
+fn columns() -> usize {
+    let size = io::stdout().is_terminal().then(|| Term::stdout().size_checked()).flatten();
+    size.map_or(COLUMNS, |(_, columns)| usize::from(columns)).max(COLUMNS / 2)
+}
+
+/// Whether colours are seen and wanted: NO_COLOR says that they aren't.
+fn has_colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty())
 }

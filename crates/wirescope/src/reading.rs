@@ -1,5 +1,8 @@
 //! Stores that a command reads: which of them, which span of time, with which rights, and what stops it.
 
+pub mod means;
+pub mod window;
+
 use crate::plan::faults::Faults;
 use crate::speech::{Level, say};
 use crate::words::{counted, size};
@@ -7,17 +10,15 @@ use jiff::tz::TimeZone;
 use scope_events::now_ns;
 use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
-use scope_machine::limits;
 use scope_spelling::moment::Here;
 use scope_spelling::values::parse_duration_ns;
 use scope_store::Listing;
-use scope_store::fetch::Fetch;
 use scope_store::listing::{self, Keys, ListingWork, Wanted};
-use scope_store::timeline::{Means, Span, Work};
+use scope_store::timeline::{Span, Work};
 use scope_store::unread::unread;
-use scope_store::volume::Store;
+use scope_store::volume::{MARK, Store};
+use std::ffi::OsStr;
 use std::io;
-use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,14 +146,6 @@ pub fn give_up_rights(stores: &[(Store, PathBuf)], output: Option<&Folder>) -> R
     Ok(())
 }
 
-/// What a question may use; from now on it stands back behind others. Made before rights are given up.
-pub fn means() -> Means {
-    limits::stand_back();
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let spill = Folder::open(&std::env::temp_dir()).and_then(|folder| folder.unnamed()).ok();
-    Means { fetches: (0..threads).map(|_| Fetch::new()).collect(), spill, ..Means::default() }
-}
-
 /// Looks at the stores, for what is searched for in a span.
 ///
 /// # Errors
@@ -161,14 +154,28 @@ pub fn look(
     stores: Vec<(Store, PathBuf)>,
     keys: Keys<'_>,
     span: Span,
+    threads: usize,
 ) -> Result<(Vec<(Store, Listing)>, ListingWork), Fault> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = Wanted { keys, span_ns: Some((span.from_ns, span.to_ns)), threads };
     let open: Vec<&Store> = stores.iter().map(|(store, _)| store).collect();
     let listed = listing::list_for(&open, &wanted);
-    let (listings, work) = listed.map_err(|(number, error)| unread(&stores[number].1, &error))?;
+    let (listings, work) = listed.map_err(|(number, error)| match is_deleted(stores[number].0.folder()) {
+        true => deleted(&stores[number].1),
+        false => unread(&stores[number].1, &error),
+    })?;
     let stores = stores.into_iter().map(|(store, _)| store);
     Ok((stores.zip(listings).collect(), work))
+}
+
+/// Whether a store is gone, or on its way: its folder or its mark.
+pub fn is_deleted(folder: &Folder) -> bool {
+    folder.is_removed() || matches!(folder.existing(OsStr::new(MARK), false), Ok(None))
+}
+
+/// A store that is gone.
+pub fn deleted(path: &Path) -> Fault {
+    let cause = "the store was deleted meanwhile: only files that were open already are read to their ends";
+    Fault::of_thing(path.to_string_lossy()).cause(cause).remedy("use a copy of it, if there is one")
 }
 
 /// The filters that packets passed on their way into the stores, each once.
@@ -214,8 +221,9 @@ impl Stop {
     }
 }
 
-/// Says what was read for an answer, and how long that took.
-pub fn explained(listed: &ListingWork, work: &Work, begun: Instant) {
+/// Says what was read for an answer, and how long that took. `captured`: packets of capture files, and those of them
+/// that may belong to it.
+pub fn explained(listed: &ListingWork, work: &Work, captured: Option<(u64, u64)>, begun: Instant) {
     let ListingWork { files, passed, indexes, index_bytes, names_ns, cards_ns, indexes_ns } = listed;
     let ms = |ns: &u64| format!("{:.1} ms", *ns as f64 / 1e6);
     let words = [
@@ -224,8 +232,9 @@ pub fn explained(listed: &ListingWork, work: &Work, begun: Instant) {
         format!("{indexes} indexes read, {} ({})", size(*index_bytes), ms(indexes_ns)),
     ];
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));
-    let Work { segments, skipped, unmatched, by_foot, in_part, whole, bytes, spilled_bytes, waiting, evaluating } = work;
-    let words = [
+    let Work { segments, skipped, unmatched, by_foot, in_part, whole, bytes, .. } = work;
+    let Work { spilled_bytes, waiting, evaluating, .. } = work;
+    let mut words = vec![
         format!("{} in the span", counted(*segments, "segment")),
         format!("{skipped} skipped by their summary"),
         format!("{by_foot} counted by their foot"),
@@ -233,8 +242,12 @@ pub fn explained(listed: &ListingWork, work: &Work, begun: Instant) {
         format!("{whole} read whole"),
         format!("{} read", size(*bytes)),
         format!("{} waited in a file", size(*spilled_bytes)),
-        format!("{:.3} s for reads and {:.3} s for filters in all threads", waiting.as_secs_f64(), evaluating.as_secs_f64()),
-        format!("{:.3} s", begun.elapsed().as_secs_f64()),
+        format!("{:.3} s for reads", waiting.as_secs_f64()),
+        format!("{:.3} s for filters in all threads", evaluating.as_secs_f64()),
     ];
+    if let Some((packets, taken)) = captured {
+        words.push(format!("{} of capture files read, {taken} kept", counted(packets, "packet")));
+    }
+    words.push(format!("{:.3} s", begun.elapsed().as_secs_f64()));
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));
 }

@@ -2,8 +2,8 @@
 //!
 //! A file line is `NUMBER BEGIN SPAN PACKETS SIZE STATE`, under the line of its run.
 
+use crate::answer::elsewhere;
 use crate::args::StoreListArgs;
-use crate::export::elsewhere;
 use crate::speech::{self, Level, say};
 use crate::words::{counted, number, size, span};
 use crate::{NoResult, UNDONE, told};

@@ -213,7 +213,7 @@ fn flags(tcp: &TcpSlice<'_>) -> String {
 }
 
 /// The usual name of an IP protocol, or its number.
-fn protocol_word(protocol: u8) -> String {
+pub fn protocol_word(protocol: u8) -> String {
     let word = match protocol {
         1 => "ICMP",
         2 => "IGMP",

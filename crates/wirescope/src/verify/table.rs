@@ -1,6 +1,6 @@
 //! What `wirescope verify` found, as lines of at most 80 columns where names allow it, and as JSON.
 
-use crate::export::elsewhere;
+use crate::answer::elsewhere;
 use crate::words::{counted, number, size, span};
 use scope_fault::Fault;
 use scope_spelling::printable::printable;
