@@ -472,7 +472,6 @@ fn refuse_future(span: Span, heard: Option<(i64, i64)>) -> Result<(), NoResult> 
 
 /// The link types of what the stores have.
 fn link_types(stores: &[(Store, Listing)]) -> Vec<LinkType> {
-    let runs = stores.iter().flat_map(|(_, listing)| &listing.heads).map(|run| run.link_type);
     let contents = stores.iter().flat_map(|(_, listing)| &listing.files).flat_map(|file| &file.contents);
     contents.map(|contents| contents.link_type).collect()
 }
