@@ -24,17 +24,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Of a whole capture.
-    ///
-    /// # Errors
-    /// Where it is none.
-    pub fn of(bytes: &[u8]) -> Result<Answer> {
-        let mut answer = Answer::default();
-        answer.push(bytes)?;
-        answer.end()?;
-        Ok(answer)
-    }
-
     /// Takes what came next.
     ///
     /// # Errors
@@ -133,7 +122,8 @@ mod tests {
         let mut answer = Answer::default();
         answer.push(&file[..file.len() - 1]).unwrap();
         assert!(answer.has_begun() && answer.end().is_err());
-        assert!(!Answer::of(&file[..28]).unwrap().has_begun());
-        assert!(Answer::of(&[7; 100]).is_err());
+        let mut head = Answer::default();
+        head.push(&file[..28]).unwrap();
+        assert!(!head.has_begun() && head.push(&[7; 100]).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! The store that is asked: made once, kept between calls, and read whole before it is used.
 //!
 //! ```text
-//!  generator ─► two named pipes ─► `wirescope run`, a worker each ─► target/bench/query-NMiB/store
+//!  generator ─► capture file ─► `wirescope run`, two workers that share it ─► target/bench/query-NMiB/store
 //! ```
-//! What is known of its packets by construction stands beside it. So there is never a second copy of the packets.
+//! What is known of its packets by construction stands beside it. The capture file goes as soon as the run has ended.
 
 use super::survey::Survey;
 use super::traffic::{self, Known, LANES};
@@ -12,19 +12,13 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_testkit::traffic::Random;
 use serde_json::Value;
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Sizes are whole multiples of this.
 const STEP_BYTES: u64 = 256 << 20;
-/// A run may take so long until it opens its pipes.
-const OPEN_LIMIT: Duration = Duration::from_secs(60);
+const CHUNK_BYTES: usize = 1 << 20;
 /// Of a segment's packets that are kept in memory for filters.
 const SAMPLE_BYTES: usize = 128 << 20;
 /// Length of a span that is asked for, ns.
@@ -100,56 +94,22 @@ fn make(workspace: &Workspace, place: &Path, bytes: u64) -> Result<Known> {
     let aside = tempfile::Builder::new().prefix("making-query-").tempdir_in(&workspace.scratch)?;
     let store = aside.path().join("store");
     fs::create_dir(&store)?;
-    let pipes: [PathBuf; LANES] = std::array::from_fn(|lane| aside.path().join(format!("lane{lane}.pcap")));
-    for pipe in &pipes {
-        make_pipe(pipe)?;
-    }
-    let sources = pipes.each_ref().map(|pipe| format!("file:{}", pipe.display()));
-    let mut arguments = vec!["--ring", "512MiB", "--segment", "2MiB", "--store-file", "1GiB"];
-    arguments.extend(sources.iter().flat_map(|source| ["--source", source]));
-    let run = stored_run::start(workspace, &store, Way::Uring, &arguments)?;
-    let mut lanes = [open_pipe(&pipes[0])?, open_pipe(&pipes[1])?];
-    let written = traffic::write(bytes, &mut lanes).context("packets for a run");
-    drop(lanes);
-    let finished = run.finish(stored_run::END_LIMIT)?; // it says best why it took no more packets
-    let known = written?;
+    let capture = aside.path().join("in.pcap");
+    let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::create(&capture)?);
+    let known = traffic::write(bytes, &mut out).with_context(|| capture.display().to_string())?;
+    drop(out);
+    let source = format!("file:{},workers={LANES}", capture.display());
+    let arguments = ["--source", &source, "--ring", "512MiB", "--segment", "2MiB", "--store-file", "1GiB"];
+    let finished =
+        stored_run::start(workspace, &store, Way::Uring, &arguments)?.finish(stored_run::END_LIMIT)?;
+    fs::remove_file(&capture)?;
     finished.check_packets(known.all.packets)?;
     let stored = stored_run::packets(stored_run::volume(&finished)?, "stored");
     ensure!(stored == known.all.packets, "{stored} packets are on the disk of {}", known.all.packets);
     drop(finished);
-    for pipe in &pipes {
-        fs::remove_file(pipe)?;
-    }
     fs::write(aside.path().join(KNOWN), known.json().to_string())?;
     fs::rename(aside.keep(), place).with_context(|| place.display().to_string())?;
     Ok(known)
-}
-
-fn make_pipe(path: &Path) -> Result<()> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the name is a C string that lives through the call.
-    let result = unsafe { libc::mkfifo(name.as_ptr(), 0o600) };
-    ensure!(result == 0, "{}: {}", path.display(), io::Error::last_os_error());
-    Ok(())
-}
-
-/// Opens a pipe for writing as soon as somebody reads it.
-fn open_pipe(path: &Path) -> Result<File> {
-    let begun = Instant::now();
-    loop {
-        match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) {
-            Ok(pipe) => {
-                // SAFETY: takes numbers only; the descriptor is open. Behind this, writing waits for the reader.
-                let result = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, 0) };
-                ensure!(result == 0, "fcntl: {}", io::Error::last_os_error());
-                return Ok(pipe);
-            }
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) && begun.elapsed() < OPEN_LIMIT => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        }
-    }
 }
 
 /// Reads it whole: what it has must be what is known.

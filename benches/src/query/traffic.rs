@@ -1,5 +1,5 @@
-//! The packets of the store that is asked: a stream of them in order of time, on two lanes, and what is known of them
-//! by construction.
+//! The packets of the store that is asked: a stream of them in order of time, and what is known of them by
+//! construction.
 //!
 //! ```text
 //!  lengths    60, 590 and 1514 bytes as 7:4:1; random payload without a zero byte
@@ -23,7 +23,7 @@ use std::net::Ipv4Addr;
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 /// Segments of the store, bytes.
 pub const SEGMENT_BYTES: usize = 2 << 20;
-/// Lanes: one for each capture.
+/// Lanes: the workers that share the capture, by flow.
 pub const LANES: usize = 2;
 /// Changes with whatever changes the packets.
 pub const VERSION: u64 = 1;
@@ -38,10 +38,7 @@ const GAP_NS: u64 = 500_000;
 const COMMON_PORT: u16 = 443;
 const HEADERS_TCP: usize = 54;
 const HEADERS_UDP: usize = 42;
-const RECORD_BYTES: usize = 16;
 const POOL_BYTES: usize = 1 << 20;
-/// Bytes that a lane gathers before it writes.
-const GATHERED_BYTES: usize = 256 << 10;
 /// Which of ten segments has the host, and which of a thousand packets.
 const HOST_SEGMENT: u64 = 5;
 const HOST_PACKET: usize = 500;
@@ -156,15 +153,19 @@ struct Filled {
 }
 
 impl Filled {
-    /// A frame of so many bytes comes: whether one of [`HOST`] is due.
-    fn take(&mut self, bytes: usize) -> bool {
+    /// Whether the next packet is one of [`HOST`].
+    fn is_due(&self) -> bool {
+        self.segment % 10 == HOST_SEGMENT && self.packets % 1000 == HOST_PACKET
+    }
+
+    /// A frame of so many bytes comes.
+    fn take(&mut self, bytes: usize) {
         let block = PACKET_HEAD_BYTES + bytes.next_multiple_of(4) + 4;
-        if !fits(SEGMENT_BYTES, self.block_bytes + block, self.packets + 1, LANES) {
+        if !fits(SEGMENT_BYTES, self.block_bytes + block, self.packets + 1, 1) {
             *self = Filled { segment: self.segment + 1, ..Filled::default() };
         }
         self.block_bytes += block;
         self.packets += 1;
-        self.segment % 10 == HOST_SEGMENT && self.packets % 1000 == HOST_PACKET
     }
 
     fn stored_bytes(&self) -> u64 {
@@ -172,38 +173,32 @@ impl Filled {
     }
 }
 
-/// Writes captures of one lane each into `lanes` until they take `bytes` in a store; what is in them.
+/// Writes a capture to `out` that takes `bytes` in a store of [`LANES`] lanes; what is in it.
 ///
 /// # Errors
-/// Those of `lanes`.
-pub fn write(bytes: u64, lanes: &mut [impl Write; LANES]) -> io::Result<Known> {
+/// Those of `out`.
+pub fn write(bytes: u64, out: &mut impl Write) -> io::Result<Known> {
     let mut maker = Maker::new();
     let mut known = Known::default();
     let mut filled: [Filled; LANES] = Default::default();
-    let mut gathered: [Vec<u8>; LANES] = std::array::from_fn(|_| file_header());
     let mut frame = Vec::new();
     let mut time_ns = START_NS;
+    out.write_all(&file_header())?;
     while filled.iter().map(Filled::stored_bytes).sum::<u64>() < bytes {
         time_ns += 1 + maker.random.below(2 * GAP_NS) as i64;
-        let lane = maker.random.below(LANES as u64) as usize;
         let len = length(&mut maker.random);
-        let is_of_host = filled[lane].take(len);
-        maker.frame(len, is_of_host, &mut frame);
+        let flow = maker.flow();
+        let filled = &mut filled[flow.lane()];
+        let flow = if filled.is_due() { maker.flow_of_host(flow.lane()) } else { flow };
+        filled.take(len);
+        maker.frame(len, &flow, &mut frame);
         known.add(time_ns, &frame);
-        let out = &mut gathered[lane];
         for word in [time_ns / 1_000_000_000, time_ns % 1_000_000_000, len as i64, len as i64] {
-            out.extend((word as u32).to_le_bytes());
+            out.write_all(&(word as u32).to_le_bytes())?;
         }
-        out.extend(&frame);
-        if out.len() > GATHERED_BYTES - RECORD_BYTES {
-            lanes[lane].write_all(out)?;
-            out.clear();
-        }
+        out.write_all(&frame)?;
     }
-    for (lane, rest) in lanes.iter_mut().zip(gathered) {
-        lane.write_all(&rest)?;
-        lane.flush()?;
-    }
+    out.flush()?;
     Ok(known)
 }
 
@@ -215,6 +210,32 @@ fn file_header() -> Vec<u8> {
     header.extend(262_144u32.to_le_bytes());
     header.extend(1u32.to_le_bytes());
     header
+}
+
+/// Who talks to whom.
+#[derive(Clone, Copy)]
+struct Flow {
+    ends: [[u8; 4]; 2],
+    ports: [u16; 2],
+    is_tcp: bool,
+}
+
+impl Flow {
+    /// Which worker of a file takes its packets: as `share.rs` in scope-source has it.
+    fn lane(&self) -> usize {
+        let endpoint = |side: usize| {
+            mix(mix(u64::from(self.ports[side])) ^ u64::from(u32::from_be_bytes(self.ends[side])))
+        };
+        (mix(endpoint(0).wrapping_add(endpoint(1))) % LANES as u64) as usize
+    }
+}
+
+/// The finishing step of splitmix64.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 struct Maker {
@@ -247,18 +268,29 @@ impl Maker {
         1024 + self.random.below(60_000) as u16
     }
 
-    fn frame(&mut self, len: usize, is_of_host: bool, out: &mut Vec<u8>) {
-        let mut ends = [self.host(), self.host()];
+    fn flow(&mut self) -> Flow {
+        let ends = [self.host(), self.host()];
         let mut ports = [self.port(), self.port()];
-        let side = self.random.below(2) as usize;
         let kind = self.random.below(100);
-        if is_of_host {
-            ends[side] = HOST.octets();
-        }
-        let is_tcp = kind < 65;
         if kind < 30 {
-            ports[side] = COMMON_PORT;
+            ports[self.random.below(2) as usize] = COMMON_PORT;
         }
+        Flow { ends, ports, is_tcp: kind < 65 }
+    }
+
+    /// One of [`HOST`] that falls to this lane.
+    fn flow_of_host(&mut self, lane: usize) -> Flow {
+        loop {
+            let mut flow = self.flow();
+            flow.ends[self.random.below(2) as usize] = HOST.octets();
+            if flow.lane() == lane {
+                return flow;
+            }
+        }
+    }
+
+    fn frame(&mut self, len: usize, flow: &Flow, out: &mut Vec<u8>) {
+        let Flow { ends, ports, is_tcp } = *flow;
         let headers = if is_tcp { HEADERS_TCP } else { HEADERS_UDP };
         out.clear();
         out.extend([2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 8, 0, 0x45, 0]);
@@ -298,28 +330,20 @@ mod tests {
 
     #[test]
     fn what_is_known_of_the_packets_is_what_tcpdump_says_of_them() {
-        let mut files = [Vec::new(), Vec::new()];
-        let known = write(24 << 20, &mut files).unwrap();
-        let captures = files.map(|file| oracle::parse(&file).unwrap().capture);
-        let mut times: Vec<i64> =
-            captures.iter().flat_map(|capture| &capture.packets).map(|packet| packet.time_ns).collect();
-        assert!(captures.iter().all(|capture| capture.packets.is_sorted_by_key(|packet| packet.time_ns)));
-        times.sort_unstable();
-        times.dedup();
-        assert_eq!(
-            (times.len() as u64, times[0], times[times.len() - 1]),
-            (known.all.packets, known.first_ns, known.last_ns)
-        );
+        let mut file = Vec::new();
+        let known = write(24 << 20, &mut file).unwrap();
+        let capture = oracle::parse(&file).unwrap().capture;
+        let packets = &capture.packets;
+        assert!(packets.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns));
+        let span = (packets.len() as u64, packets[0].time_ns, packets[packets.len() - 1].time_ns);
+        assert_eq!(span, (known.all.packets, known.first_ns, known.last_ns));
         for (filter, count) in [
             ("", known.all),
             ("host 10.99.0.1", known.host),
             ("tcp port 443", known.common),
             ("tcp[13] & 4 != 0", known.resets),
         ] {
-            let selected: u64 = captures
-                .iter()
-                .map(|capture| tcpdump_selects(capture, filter, VlanRule::Exact).unwrap().len() as u64)
-                .sum();
+            let selected = tcpdump_selects(&capture, filter, VlanRule::Exact).unwrap().len() as u64;
             assert_eq!(selected, count.packets, "{filter}");
         }
         let share = |count: Count| count.packets as f64 / known.all.packets as f64;
