@@ -14,7 +14,7 @@ use scope_measure::{Packets, Sizes};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rows, and what each is of.
 pub const ROW: &str = "capture_beside_query";
@@ -28,6 +28,8 @@ const PASSED: &str = "what the queries read meanwhile";
 const QUERIES: usize = 4;
 const PACKET_BYTES: usize = 512;
 const SHARE: f64 = 0.6;
+/// Of the pace, so much has to be sent: else less is lost only because less came.
+const PACE_LEAST: f64 = 0.95;
 /// The best rate is that of so long.
 const BEST_SPAN: Duration = Duration::from_secs(3);
 /// A query that is over is begun again.
@@ -42,7 +44,7 @@ pub fn measure(asking: &Asking, scale: Scale, table: &mut Table) {
         Err(why) => return leave_out(&why, table),
     };
     let packets = Packets::new(Sizes::Fixed(PACKET_BYTES));
-    let sender = Sender::open(stand.lab.a(), "va", &packets);
+    let sender = Sender::open(stand.lab.a(), "va", &packets).map(Sender::urgent);
     let (mut sender, best) = match sender.and_then(|mut sender| {
         let best = captured(&stand, &mut sender, Pace::FlatOut, scale.query_beside.min(BEST_SPAN))?;
         Ok((sender, best))
@@ -53,16 +55,29 @@ pub fn measure(asking: &Asking, scale: Scale, table: &mut Table) {
     let best = best.sent.per_second() * (1.0 - best.loss_percent() / 100.0);
     table.put(ROW, BEST, "packets/s", Ok(best));
     let pace = Pace::PerSecond((best * SHARE) as u32);
+    let at_pace = |capture: Result<Capture>| {
+        let capture = capture?;
+        let sent = capture.sent.per_second();
+        ensure!(
+            sent >= best * SHARE * PACE_LEAST,
+            "only {sent:.0} packets/s were sent of {:.0}",
+            best * SHARE
+        );
+        Ok(capture)
+    };
     for round in 0..scale.rounds {
         eprintln!("capture beside queries, round {} of {}", round + 1, scale.rounds);
         table.begin_round(round);
         for beside in [round % 2 == 0, round % 2 != 0] {
+            let mut capture = || captured(&stand, &mut sender, pace, scale.query_beside);
             match beside {
-                true => with(asking, &stand, &mut sender, pace, scale.query_beside, table),
-                false => {
-                    let capture = captured(&stand, &mut sender, pace, scale.query_beside);
-                    put(table, WITHOUT, SENT_WITHOUT, &capture);
+                true => {
+                    let both = beside_queries(asking, capture);
+                    let read = both.as_ref().map(|(_, read)| *read).map_err(|error| format!("{error:#}"));
+                    put(table, WITH, SENT_WITH, &at_pace(both.map(|(capture, _)| capture)));
+                    table.put(ROW, PASSED, "MB/s", read);
                 }
+                false => put(table, WITHOUT, SENT_WITHOUT, &at_pace(capture())),
             }
         }
     }
@@ -85,42 +100,26 @@ fn captured(stand: &Stand, sender: &mut sender::Sender, pace: Pace, span: Durati
     captures::ours_stored(stand, sender, pace, span, folder.path())
 }
 
-/// A run beside queries, which begin before it and are killed behind it.
-fn with(asking: &Asking, stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration, table: &mut Table) {
-    if let Err(error) = asking.cool() {
-        return table.put(ROW, WITH, "%", Err(format!("{error:#}")));
-    }
-    let is_over = AtomicBool::new(false);
+/// A run beside queries, which begin before it and are killed behind it; with it, how much they read, MB/s.
+fn beside_queries(asking: &Asking, run: impl FnOnce() -> Result<Capture>) -> Result<(Capture, f64)> {
+    asking.cool()?;
+    let (is_over, begun) = (AtomicBool::new(false), Instant::now());
+    let packets = asking.store.known.resets.packets;
+    let ask = || asked_again(asking.command(&[UNSCREENED_FILTER, "--count", "--json"]), packets, &is_over);
     let (capture, read) = std::thread::scope(|scope| {
-        let queries: Vec<_> = (0..QUERIES)
-            .map(|_| {
-                scope.spawn(|| {
-                    asked_again(
-                        asking.command(&[UNSCREENED_FILTER, "--count", "--json"]),
-                        asking.store.known.resets.packets,
-                        &is_over,
-                    )
-                })
-            })
-            .collect();
-        let capture = captured(stand, sender, pace, span);
+        let queries: Vec<_> = (0..QUERIES).map(|_| scope.spawn(ask)).collect();
+        let capture = run();
         is_over.store(true, Ordering::Relaxed);
-        let read = queries
+        let read: Vec<Result<u64>> = queries
             .into_iter()
-            .map(|query| query.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        (capture, read.collect::<Result<Vec<u64>>>())
+            .map(|query| query.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        (capture, read)
     });
     // Queries that failed were none: then nothing was beside the run.
-    let read = read.and_then(|read| {
-        ensure!(read.iter().all(|&bytes| bytes > 0), "a query read nothing");
-        Ok(read.iter().sum::<u64>() as f64 / span.as_secs_f64() / 1e6)
-    });
-    let capture = match &read {
-        Ok(_) => capture,
-        Err(error) => Err(anyhow::anyhow!("{error:#}")),
-    };
-    put(table, WITH, SENT_WITH, &capture);
-    table.put(ROW, PASSED, "MB/s", read.map_err(|error| format!("{error:#}")));
+    let read = read.into_iter().collect::<Result<Vec<u64>>>()?;
+    ensure!(read.iter().all(|&bytes| bytes > 0), "a query read nothing");
+    Ok((capture?, read.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64() / 1e6))
 }
 
 /// Asks again and again until it is over; how many bytes were read, from the disk or the page cache.
