@@ -26,3 +26,12 @@ fn answers_to_questions_drawn_by_chance_are_true() {
 fn answers_of_other_stores_are_true() {
     ask(2, 6, 20);
 }
+
+/// `QUESTIONS=500 SEED=7 cargo test ... -- --ignored as_many_questions`.
+#[test]
+#[ignore = "takes as long as is asked for"]
+fn as_many_questions_as_are_asked_for_are_answered_truly() {
+    let number =
+        |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    ask(number("SEED", 500), 16, number("QUESTIONS", 500) as usize);
+}

@@ -75,7 +75,7 @@ fn capture(random: &mut Random, number: usize) -> Capture {
         interfaces: types.iter().enumerate().map(named).collect(),
         start_ns,
         gap_ns: random.pick(&[1_000_000, 5_000_000, 20_000_000]),
-        vlan: random.pick(&[0, 30]),
+        vlan: random.pick(&[0, 30, 30]),
         ties: random.pick(&[0, 0, 30]),
         payload_max: random.pick(&[100, 700, 1400]),
         ..Conversations::default()
