@@ -23,6 +23,7 @@ mod live_trigger;
 mod machine;
 mod main_part;
 mod peer;
+mod query;
 mod record;
 mod report_stall;
 mod ring;
@@ -60,6 +61,11 @@ const PARTS: &[(&str, &str)] = &[
          reloads, flaps",
     ),
     ("truth", "files that other programs read, dumps that say the truth in random runs, hostile hits"),
+    (
+        "query",
+        "questions to a store against tcpdump, the disk and cat; bytes read, memory, capture beside them, true \
+         answers",
+    ),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("store-disk", "of the part store: speed and processor time on generated packets, verification"),
     ("store-live", "of the part store: live capture"),
@@ -113,6 +119,16 @@ pub struct Scale {
     pub store_read_bytes: u64,
     /// Runs that are killed.
     pub kills: usize,
+    /// Bytes of the store that is asked.
+    pub query_bytes: u64,
+    /// Spans that are asked for in a round.
+    pub query_spans: usize,
+    /// Lanes of the store for the memory of a query.
+    pub query_lanes: usize,
+    /// How long a run captures beside queries.
+    pub query_beside: Duration,
+    /// Questions whose answers have to be true.
+    pub questions: usize,
 }
 
 /// Length of a soak that is kept.
@@ -137,6 +153,11 @@ const FULL: Scale = Scale {
     store_cost_bytes: 8 << 30,
     store_read_bytes: 4 << 30,
     kills: 200,
+    query_bytes: 8 << 30,
+    query_spans: 50,
+    query_lanes: 1000,
+    query_beside: Duration::from_secs(30),
+    questions: 500,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -157,6 +178,11 @@ const QUICK: Scale = Scale {
     store_cost_bytes: 1 << 30,
     store_read_bytes: 1 << 30,
     kills: 5,
+    query_bytes: 256 << 20,
+    query_spans: 10,
+    query_lanes: 60,
+    query_beside: Duration::from_secs(2),
+    questions: 40,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -253,6 +279,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "ring" => ring::measure(scale, &mut record)?,
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
+            "query" => query::measure(&workspace, scale, &mut record)?,
             "store" => store::measure(&workspace, scale, store::ALL, &mut record)?,
             "store-disk" => store::measure(&workspace, scale, &[store::Share::Disk], &mut record)?,
             "store-live" => store::measure(&workspace, scale, &[store::Share::Live], &mut record)?,
@@ -281,7 +308,7 @@ mod tests {
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
-            parts: vec!["main", "filter", "ring", "live", "truth", "store"],
+            parts: vec!["main", "filter", "ring", "live", "truth", "query", "store"],
             quick: false,
             ring_bytes: None,
             minutes: None,

@@ -12,7 +12,7 @@
 //! too.
 
 mod bars;
-mod captures;
+pub mod captures;
 mod flap_row;
 mod link;
 mod peers;

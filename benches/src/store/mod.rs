@@ -19,7 +19,7 @@ mod place;
 mod power_row;
 mod read_rows;
 mod speed_rows;
-mod stored_run;
+pub mod stored_run;
 mod turns;
 
 use crate::Scale;

@@ -1,7 +1,8 @@
-//! Traffic, oracles, runnable documents and the network-namespace lab that the tests of all crates share (dev
-//! only, never shipped).
+//! Traffic, oracles, questions to stores, runnable documents and the network-namespace lab that the tests of all crates
+//! share (dev only, never shipped).
 
 pub mod guides;
 pub mod lab;
 pub mod oracle;
+pub mod questions;
 pub mod traffic;
