@@ -261,9 +261,7 @@ impl Timeline for Edge<'_> {
             Stage::Ring => {}
         }
         match self.stage {
-            Stage::Past(end_ns) => {
-                Settled { up_to: Moment::new(self.wanted.era, end_ns), goes_on: true }
-            }
+            Stage::Past(end_ns) => Settled { up_to: Moment::new(self.wanted.era, end_ns), goes_on: true },
             Stage::Begin | Stage::Ring => self.timeline.settle(to_ns),
         }
     }

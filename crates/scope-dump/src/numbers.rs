@@ -34,9 +34,8 @@ impl Numbers {
         }
         let first = self.0.partition_point(|own| own.end < span.start);
         let end = self.0.partition_point(|own| own.start <= span.end);
-        let joined = self.0[first..end]
-            .iter()
-            .fold(span, |all, own| all.start.min(own.start)..all.end.max(own.end));
+        let joined =
+            self.0[first..end].iter().fold(span, |all, own| all.start.min(own.start)..all.end.max(own.end));
         self.0.splice(first..end, [joined]);
     }
 
@@ -47,8 +46,7 @@ impl Numbers {
         }
         let first = self.0.partition_point(|own| own.end <= span.start);
         let end = self.0.partition_point(|own| own.start < span.end);
-        let outside =
-            self.0[first..end].iter().flat_map(|own| [own.start..span.start, span.end..own.end]);
+        let outside = self.0[first..end].iter().flat_map(|own| [own.start..span.start, span.end..own.end]);
         let rest: Vec<Range<u64>> = outside.filter(|part| !part.is_empty()).collect();
         self.0.splice(first..end.max(first), rest);
     }

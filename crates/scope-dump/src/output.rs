@@ -236,7 +236,8 @@ impl OutFile {
         if self.error.is_some() || !self.format().holds(position.time_ns) {
             return self.unwritten.add(&Tally::of(position.time_ns, block, 0));
         }
-        let (number, snap_len) = self.interface(interfaces, interfaces.number_of(position.lane, pcapng::le32(block, 8)));
+        let (number, snap_len) =
+            self.interface(interfaces, interfaces.number_of(position.lane, pcapng::le32(block, 8)));
         let tally = Tally::of(position.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;

@@ -230,10 +230,12 @@ impl Past {
                 }
                 let entry = entry_of(interface, link_type);
                 let is_it = |other: &InterfaceEntry| {
-                    (other.link_type, &other.name, &other.description) == (link_type, &entry.name, &entry.description)
+                    (other.link_type, &other.name, &other.description)
+                        == (link_type, &entry.name, &entry.description)
                 };
                 let of_ring = known.iter().position(is_it).map(|at| at as u32);
-                let earlier = || table.interfaces.iter().position(is_it).map(|at| INTERFACES_FROM + at as u32);
+                let earlier =
+                    || table.interfaces.iter().position(is_it).map(|at| INTERFACES_FROM + at as u32);
                 let here = of_ring.or_else(earlier).unwrap_or_else(|| {
                     table.interfaces.push(entry.clone());
                     INTERFACES_FROM + table.interfaces.len() as u32 - 1
@@ -253,7 +255,8 @@ fn entry_of(interface: &HeadInterface, link_type: LinkType) -> InterfaceEntry {
         TimestampSource::File,
         TimestampSource::Generator,
     ];
-    let timestamps = said("timestamps ").and_then(|name| sources.into_iter().find(|known| known.name() == name));
+    let timestamps =
+        said("timestamps ").and_then(|name| sources.into_iter().find(|known| known.name() == name));
     InterfaceEntry {
         lane: said("lane ").and_then(|lane| lane.parse().ok()).unwrap_or(0),
         link_type,

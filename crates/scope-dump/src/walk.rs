@@ -307,7 +307,9 @@ impl RingTimeline {
     pub(crate) fn missing_but(&self, to_ns: i64, elsewhere: &[Numbers]) -> Vec<Gap> {
         let Request { era, from_ns, .. } = self.request;
         let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
-        gaps.extend(self.recycled(to_ns, elsewhere).into_iter().filter_map(|lost| gap(lost, GapReason::Evicted)));
+        gaps.extend(
+            self.recycled(to_ns, elsewhere).into_iter().filter_map(|lost| gap(lost, GapReason::Evicted)),
+        );
         if self.settled <= Moment::new(era, to_ns) {
             let from_ns = self.settled.within(era).saturating_add(1).max(from_ns);
             gaps.push(Gap { from_ns, to_ns, reason: GapReason::Unsettled, lost_min: 0, lost_max: None });

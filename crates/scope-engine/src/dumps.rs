@@ -5,7 +5,8 @@ use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{
-    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress, Scans, Spared, cut,
+    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress, Scans,
+    Spared, cut,
 };
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};

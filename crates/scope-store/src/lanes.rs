@@ -438,8 +438,15 @@ mod tests {
         lanes.add(0, &contents(&[], 5, &[segment(5, 300, 50, 0)]));
         let why = |packets| lanes.why(([7; 16], 0), &packets);
         let (deleted, not_stored) = (GapReason::Evicted, GapReason::Disk);
-        assert_eq!([why(0..100), why(150..200), why(250..300), why(350..360)], [deleted, not_stored, deleted, not_stored]);
-        assert_eq!(lanes.why(([8; 16], 0), &(0..9)), not_stored, "of a lane that isn't there nobody knows more");
+        assert_eq!(
+            [why(0..100), why(150..200), why(250..300), why(350..360)],
+            [deleted, not_stored, deleted, not_stored]
+        );
+        assert_eq!(
+            lanes.why(([8; 16], 0), &(0..9)),
+            not_stored,
+            "of a lane that isn't there nobody knows more"
+        );
         lanes.add_unread([8; 16], &FileName::growing(9, &[7; 16], LinkType::ETHERNET, 4));
         assert_eq!(lanes.why(([7; 16], 0), &(250..300)), GapReason::Unreadable);
     }

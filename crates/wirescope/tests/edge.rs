@@ -15,14 +15,19 @@ use std::path::{Path, PathBuf};
 
 const SECOND: i64 = 1_000_000_000;
 /// It turns many times in one capture.
-const SMALL: [&str; 6] = ["--ring", "1MiB", "--segment", "64KiB", "--before", "1h"];
+const SMALL: [&str; 6] = ["--ring", "2MiB", "--segment", "64KiB", "--before", "1h"];
 const HIT: [&str; 4] = ["--trigger", "hit=udp port 60000", "--after", "0"];
+const ALL: [&str; 2] = ["--dump", ""];
 
 /// About 8 MB in 60 s, with a hit near the end.
 fn turning(interfaces: &[(&str, u16)], seed: u64) -> (Capture, usize) {
+    many(12_000, interfaces, seed)
+}
+
+fn many(packets: usize, interfaces: &[(&str, u16)], seed: u64) -> (Capture, usize) {
     let interfaces = interfaces.iter().map(|&(name, link_type)| Interface::new(name, link_type)).collect();
     let conversations = Conversations {
-        packets: 12_000,
+        packets,
         interfaces,
         payload_max: 1300,
         vlan: 10,
@@ -31,7 +36,7 @@ fn turning(interfaces: &[(&str, u16)], seed: u64) -> (Capture, usize) {
         ..Conversations::default()
     };
     let mut capture = conversations.capture();
-    let at_ns = capture.packets[11_000].time_ns + 1;
+    let at_ns = capture.packets[packets - 1000].time_ns + 1;
     let ip = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:60000".parse().unwrap(), b"trigger me");
     let link_type = capture.interfaces[0].link_type;
     let at = capture.insert(Record::new(at_ns, frame::on_link(link_type, &[], &ip)));
@@ -88,8 +93,7 @@ fn what_a_small_ring_has_recycled_comes_from_the_store_each_packet_once_and_in_o
         let place = Place::new();
         let (source, store) = (format!("{},workers={workers}", place.source(&input)), place.path("store"));
         let own = ["--source", &source, "--store", text(&store), "--dump", filter];
-        let own = if filter.is_empty() { &own[..4] } else { &own[..] };
-        let summary = place.summary(&[&SMALL[..], &HIT, own].concat());
+        let summary = place.summary(&[&SMALL[..], &HIT, &own].concat());
         let dump = summary.only_dump();
         let expected = up_to(&input, at, 0, filter);
         assert_eq!(difference(&expected, &read(dump)), None, "'{filter}', {workers} workers");
@@ -102,7 +106,7 @@ fn what_a_small_ring_has_recycled_comes_from_the_store_each_packet_once_and_in_o
 fn the_same_window_is_incomplete_without_a_store() {
     let (input, _) = turning(&[("left", ETHERNET)], 1);
     let place = Place::new();
-    let done = place.run(&[&SMALL[..], &HIT, &["--source", &place.source(&input)]].concat());
+    let done = place.run(&[&SMALL[..], &HIT, &ALL, &["--source", &place.source(&input)]].concat());
     assert_eq!(done.code(), Some(1));
     assert_eq!(done.summary().only_dump().gaps_of("evicted").len(), 1);
 }
@@ -114,7 +118,7 @@ fn two_lanes_in_two_volumes_are_one_past() {
     let source = format!("{},workers=2", place.source(&input));
     let (one, two) = (place.path("one"), place.path("two"));
     let own = ["--source", &source, "--store", text(&one), "--store", text(&two)];
-    let summary = place.summary(&[&SMALL[..], &HIT, &own].concat());
+    let summary = place.summary(&[&SMALL[..], &HIT, &ALL, &own].concat());
     assert!(!files(&one).is_empty() && !files(&two).is_empty());
     let dump = summary.only_dump();
     assert_eq!(difference(&up_to(&input, at, 0, ""), &read(dump)), None);
@@ -129,9 +133,9 @@ fn after_a_restart_the_past_is_still_there_and_when_no_run_was_going_is_stated()
     let second = later(&second, to_ns + 10 * SECOND - second.span_ns().unwrap().0);
     let place = Place::new();
     let store = place.path("store");
-    let arguments = |source| [&SMALL[..], &["--store", text(&store), "--source", source]].concat();
-    place.summary(&arguments(&place.source(&first)));
-    let summary = place.summary(&[&arguments(&place.source(&second))[..], &HIT].concat());
+    place.summary(&["--store", text(&store), "--source", &place.source(&first)]);
+    let own = ["--store", text(&store), "--source", &place.source(&second)];
+    let summary = place.summary(&[&SMALL[..], &HIT, &ALL, &own].concat());
     let dump = summary.only_dump();
     let mut expected = Capture { interfaces: second.interfaces.clone(), ..first.clone() };
     expected.packets.extend(up_to(&second, at, 0, "").packets);
@@ -184,16 +188,17 @@ fn a_window_that_begins_in_an_earlier_run_has_its_later_part() {
 
 #[test]
 fn what_retention_has_deleted_is_a_gap_that_says_so() {
-    let (input, at) = turning(&[("left", ETHERNET)], 5);
+    let (input, at) = many(90_000, &[("left", ETHERNET)], 5);
     let place = Place::new();
     let (source, store) = (place.source(&input), place.path("store"));
-    let bounds = ["--store-file", "1MiB", "--store-budget", "4MiB"];
-    let done = place.run(&[&SMALL[..], &HIT, &["--source", &source, "--store", text(&store)], &bounds].concat());
+    let own =
+        ["--source", &source, "--store", text(&store), "--store-file", "8MiB", "--store-budget", "33MiB"];
+    let done = place.run(&[&SMALL[..], &HIT, &ALL, &own].concat());
     let summary = done.summary();
     let dump = summary.only_dump();
     let whole = up_to(&input, at, 0, "");
     let missing = oracle::is_later_part(&whole, &read(dump)).unwrap() as u64;
-    assert!(missing > 0 && missing < 8_000, "{missing}");
+    assert!(missing > 0 && missing < 80_000, "{missing}");
     let deleted = dump.gaps_of("deleted");
     assert_eq!((deleted.len(), dump.gaps_of("evicted").len()), (1, 0), "{dump:?}");
     assert!(deleted[0].lost_min <= missing && missing <= deleted[0].lost_max.unwrap(), "{missing} {dump:?}");
@@ -208,8 +213,7 @@ fn what_a_filter_of_the_store_has_left_out_is_stated_and_the_rest_is_there_once(
         let place = Place::new();
         let (source, store) = (place.source(&input), place.path("store"));
         let own = ["--source", &source, "--store", text(&store), "--store-filter", "udp", "--dump", dumped];
-        let own = if dumped.is_empty() { &own[..6] } else { &own[..] };
-        let done = place.run(&[&SMALL[..], &HIT, own].concat());
+        let done = place.run(&[&SMALL[..], &HIT, &own].concat());
         let summary = done.summary();
         let dump = summary.only_dump();
         let found = read(dump);
@@ -252,7 +256,8 @@ fn a_damaged_page_of_the_store_takes_what_lies_in_it_and_the_dump_says_so() {
     file.write_all_at(&[0xa5; 64], facts.offset + 8192).unwrap();
     assert!(stored.segment_bytes() > 8192 + FOOT_BYTES);
     let source = place.source(&second);
-    let done = place.run(&[&SMALL[..], &HIT, &["--store", text(&store), "--source", &source]].concat());
+    let own = ["--store", text(&store), "--source", &source];
+    let done = place.run(&[&SMALL[..], &HIT, &ALL, &own].concat());
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let summary = done.summary();
     let dump = summary.only_dump();
@@ -276,7 +281,7 @@ fn windows_that_become_one_file_have_each_packet_once() {
     let place = Place::new();
     let (source, store, file) = (place.source(&input), place.path("store"), place.path("all.pcapng"));
     let own = ["--source", &source, "--store", text(&store), "--all", "-w", text(&file)];
-    let done = place.run(&[&SMALL[..], &HIT, &own].concat());
+    let done = place.run(&[&SMALL[..], &HIT, &ALL, &own].concat());
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let found = oracle::read(&file).unwrap().capture;
     assert_eq!(difference(&up_to(&input, at, 0, ""), &found), None);

@@ -201,7 +201,8 @@ impl Timeline for Earlier<'_> {
     }
 
     fn missing(&self, to_ns: i64) -> Vec<Gap> {
-        let of_store = self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1))).into_iter().map(of_store);
+        let of_store =
+            self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1))).into_iter().map(of_store);
         of_store.chain(self.gaps.iter().copied()).collect()
     }
 }

@@ -68,7 +68,8 @@ impl Past {
         for (lane, (numbers, stored)) in (0..).zip(question.numbers.iter().zip(&stored)) {
             let id = (self.ring.run_id(), lane);
             let why = |span: &std::ops::Range<u64>| {
-                let gap = Gap { from_ns: 0, to_ns: 0, reason: lanes.why(id, span), lost_min: 0, lost_max: None };
+                let gap =
+                    Gap { from_ns: 0, to_ns: 0, reason: lanes.why(id, span), lost_min: 0, lost_max: None };
                 of_store(gap).reason
             };
             let lacking = numbers.without(stored);
@@ -112,7 +113,8 @@ fn take(
             let seam = question.seams.as_ref().and_then(|seams| seams.get(lane)?.as_ref());
             let can_be_cut = numbers.contains(span.start) && seam.is_some();
             if question.seams.is_none() || reaches_over && !can_be_cut {
-                let asked = numbers.spans().iter().map(|own| own.start.max(span.start)..own.end.min(span.end));
+                let asked =
+                    numbers.spans().iter().map(|own| own.start.max(span.start)..own.end.min(span.end));
                 let asked = asked.filter(|part| !part.is_empty());
                 answer.lacking.extend(asked.map(|part| (foot.lane, part, GapReason::LeftOut)));
                 stored[lane].add(span);
@@ -173,7 +175,9 @@ impl Timeline for Own<'_> {
         let piece = self.timeline.next()?;
         self.piece = Some(piece);
         let lane = match self.inexact.contains_key(&piece.segment) {
-            true => self.past.lane(LaneKey::Inexact(piece.segment.lane), self.timeline.link_type(piece.lane)?),
+            true => {
+                self.past.lane(LaneKey::Inexact(piece.segment.lane), self.timeline.link_type(piece.lane)?)
+            }
             false => piece.segment.lane,
         };
         Some(Piece { lane, ..piece })
