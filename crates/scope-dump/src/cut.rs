@@ -50,7 +50,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         report.waited.pins_full = timeline.full();
         return report;
     };
-    let mut edge = Edge::new(ring, timeline, &past, wanted);
+    let mut edge = Edge::new(ring, timeline, &*past, wanted);
     let mut report = cut_from(&mut edge, &*past, dump);
     report.waited.pins_full = edge.ring_timeline().full();
     report.unread = edge.unread();

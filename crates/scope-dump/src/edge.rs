@@ -15,7 +15,7 @@
 //! ring loses while a dump reads the past isn't lost, however long that takes, and capture waits for nothing.
 
 use crate::numbers::Numbers;
-use crate::past::{Answer, Part, Past, Permit, Question, Seam};
+use crate::past::{Answer, Elsewhere, Part, Permit, Question, Seam};
 use crate::walk::{First, RingTimeline, gap};
 use scope_filter::Filter;
 use scope_packet::{Gap, GapReason, LinkType, Moment};
@@ -63,7 +63,7 @@ enum Lender {
 pub(crate) struct Edge<'a> {
     ring: Arc<Ring>,
     timeline: RingTimeline,
-    past: &'a Past,
+    past: &'a dyn Elsewhere,
     wanted: Wanted,
     stage: Stage,
     last: bool,
@@ -86,7 +86,12 @@ struct Reading<'a> {
 }
 
 impl<'a> Edge<'a> {
-    pub(crate) fn new(ring: &Arc<Ring>, timeline: RingTimeline, past: &'a Past, wanted: Wanted) -> Edge<'a> {
+    pub(crate) fn new(
+        ring: &Arc<Ring>,
+        timeline: RingTimeline,
+        past: &'a dyn Elsewhere,
+        wanted: Wanted,
+    ) -> Edge<'a> {
         Edge {
             ring: ring.clone(),
             timeline,
@@ -182,7 +187,7 @@ impl<'a> Edge<'a> {
         by_keys: bool,
     ) {
         if self.permit.is_none() {
-            self.permit = Some(self.past.permit());
+            self.permit = self.past.permit();
         }
         let from_ns = self.wanted.from_ns;
         let filter = &self.wanted.filter;
@@ -389,3 +394,6 @@ impl Edge<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,6 +100,18 @@ pub(crate) trait Part: Timeline {
     fn unread(&self) -> Vec<String>;
 }
 
+/// What answers for packets that the ring lacks: [`Past`], and in tests a model.
+pub(crate) trait Elsewhere {
+    /// Waits until fewer dumps than may read do so.
+    fn permit(&self) -> Option<Permit<'_>>;
+
+    /// Looks at what is there. Numbers that have no answer are lacking.
+    fn ask(&self, question: &Question<'_>) -> Answer<'_>;
+
+    /// Link type of a lane's packets; `None`: there is no such lane yet.
+    fn link_type(&self, lane: u32) -> Option<LinkType>;
+}
+
 /// One of at most [`READERS_MAX`].
 pub(crate) struct Permit<'a>(&'a Past);
 
@@ -135,34 +147,6 @@ impl Past {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until fewer dumps than may read stores do so.
-    pub(crate) fn permit(&self) -> Permit<'_> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.read.wait_while(reading, |reading| *reading >= READERS_MAX);
-        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
-        Permit(self)
-    }
-
-    /// Looks at the stores. What has no answer there is lacking.
-    pub(crate) fn ask(&self, question: &Question<'_>) -> Answer<'_> {
-        let until = self.clock.monotonic() + self.patience;
-        for listing in 1.. {
-            let (own, earlier) = self.list(question);
-            let mut answer = self.own(question, own);
-            let may_come = answer.lacking.iter().any(|(_, _, reason)| *reason == GapReason::NotStored);
-            if may_come && (listing < LISTINGS_MIN || self.clock.monotonic() < until) {
-                self.clock.wait(LIST_AGAIN_AFTER, &std::thread::sleep);
-                continue;
-            }
-            if let Some(begin_ns) = question.earlier_before_ns {
-                let part = self.earlier(question, begin_ns, earlier);
-                answer.parts.extend(part.map(|part| Box::new(part) as Box<dyn Part>));
-            }
-            return answer;
-        }
-        Answer::default()
     }
 
     fn keys(question: &Question<'_>, link_type: LinkType) -> KeyTest {
@@ -211,14 +195,6 @@ impl Past {
         self.ring.lanes_max() + at as u32
     }
 
-    /// Link type of a lane's packets; `None`: there is no such lane yet.
-    pub(crate) fn link_type(&self, lane: u32) -> Option<LinkType> {
-        match lane.checked_sub(self.ring.lanes_max()) {
-            None => (lane < self.ring.lanes()).then(|| self.ring.lane_info(lane).link_type),
-            Some(at) => self.table().lanes.get(at as usize).map(|(_, link_type)| *link_type),
-        }
-    }
-
     /// Gives the interfaces of other runs their numbers.
     fn describe(&self, interfaces: &StoreInterfaces, link_types: impl Iterator<Item = LinkType>) {
         let known = self.ring.interfaces_from(0);
@@ -242,6 +218,41 @@ impl Past {
                 });
                 table.numbers.insert((run, link_type, number), here);
             }
+        }
+    }
+}
+
+impl Elsewhere for Past {
+    fn permit(&self) -> Option<Permit<'_>> {
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.read.wait_while(reading, |reading| *reading >= READERS_MAX);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+        Some(Permit(self))
+    }
+
+    fn ask(&self, question: &Question<'_>) -> Answer<'_> {
+        let until = self.clock.monotonic() + self.patience;
+        for listing in 1.. {
+            let (own, earlier) = self.list(question);
+            let mut answer = self.own(question, own);
+            let may_come = answer.lacking.iter().any(|(_, _, reason)| *reason == GapReason::NotStored);
+            if may_come && (listing < LISTINGS_MIN || self.clock.monotonic() < until) {
+                self.clock.wait(LIST_AGAIN_AFTER, &std::thread::sleep);
+                continue;
+            }
+            if let Some(begin_ns) = question.earlier_before_ns {
+                let part = self.earlier(question, begin_ns, earlier);
+                answer.parts.extend(part.map(|part| Box::new(part) as Box<dyn Part>));
+            }
+            return answer;
+        }
+        Answer::default()
+    }
+
+    fn link_type(&self, lane: u32) -> Option<LinkType> {
+        match lane.checked_sub(self.ring.lanes_max()) {
+            None => (lane < self.ring.lanes()).then(|| self.ring.lane_info(lane).link_type),
+            Some(at) => self.table().lanes.get(at as usize).map(|(_, link_type)| *link_type),
         }
     }
 }

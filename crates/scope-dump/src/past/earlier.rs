@@ -7,7 +7,7 @@
 //! Nothing of them is told by numbers of this run: capture time says what belongs to a window. What an earlier run
 //! stamped later than this one began is another era's, as behind a step of the clock in one run.
 
-use super::{LaneKey, Listings, Part, Past, Question, WAITING_BYTES, of_store, unread};
+use super::{Elsewhere, LaneKey, Listings, Part, Past, Question, WAITING_BYTES, of_store, unread};
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
 use scope_ring::{KeyTest, Matches, Packets, Piece, Settled, Timeline};
 use scope_store::StoreTimeline;

@@ -4,7 +4,7 @@
 //! reaches over the ring's first packet is cut by time: what is older than everything in the ring is none of the
 //! ring's. Of packets of the very time with which the ring begins those are taken that don't stand there.
 
-use super::{Answer, LaneKey, Listings, Part, Past, Question, WAITING_BYTES, of_store, unread};
+use super::{Answer, Elsewhere, LaneKey, Listings, Part, Past, Question, WAITING_BYTES, of_store, unread};
 use crate::numbers::Numbers;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
