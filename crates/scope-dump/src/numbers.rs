@@ -24,7 +24,7 @@ impl Numbers {
     /// Whether any of them is in `span`.
     pub(crate) fn touch(&self, span: &Range<u64>) -> bool {
         let at = self.0.partition_point(|own| own.end <= span.start);
-        self.0.get(at).is_some_and(|own| own.start < span.end)
+        !span.is_empty() && self.0.get(at).is_some_and(|own| own.start < span.end)
     }
 
     /// Adds a span, whatever of it is there.

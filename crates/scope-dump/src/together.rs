@@ -152,7 +152,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let spool = Spool::new(file.try_clone().unwrap(), Arc::new(SystemDisk));
         let (ring_bytes, segment_bytes) = (16 * (64 << 10), Some(64 << 10));
-        let ring = Ring::create(&scope_ring::RingConfig {
+        let ring = scope_ring::Ring::create(&scope_ring::RingConfig {
             ring_bytes,
             segment_bytes,
             workers: 1,

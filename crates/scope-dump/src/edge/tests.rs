@@ -1,3 +1,5 @@
+//! A dump across the edge against a model: a ring that turns at any moment, and a store that is a list.
+
 use super::*;
 use crate::merge::Position;
 use crate::pins::FirstPins;
@@ -126,7 +128,8 @@ impl Elsewhere for Model {
     fn ask(&self, question: &Question<'_>) -> Answer<'_> {
         let bench = self.bench.borrow();
         let mut asked = self.asked.borrow_mut();
-        asked.resize(asked.len().max(question.numbers.len()), Numbers::default());
+        let lanes = asked.len().max(question.numbers.len());
+        asked.resize(lanes, Numbers::default());
         let (mut pieces, mut answer) = (Vec::new(), Answer::default());
         for (lane, numbers) in (0u32..).zip(question.numbers) {
             for span in numbers.spans() {
