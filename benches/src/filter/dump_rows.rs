@@ -101,6 +101,7 @@ impl Full {
             pins: FirstPins::take(&self.ring, 0, from_ns, 1),
             output: DumpOutput::in_folder(folder.path())?,
             progress: Arc::new(Progress::default()),
+            past: None,
             scans: Scans::new(&self.ring, None),
             patience: None,
             clock: Arc::new(SystemClock::new()),

@@ -20,6 +20,37 @@ const CAUSES: [(GapReason, &[&str]); 6] = [
     (GapReason::Disk, &["dump_disk_full", "dump_disk_read_only", "file_size_limit", "dump_failed"]),
 ];
 
+/// What dumps lack of the past that stores keep: kind, reason, words and remedies.
+const OF_STORE: [(&str, GapReason, &str, [&str; 2]); 3] = [
+    (
+        "dumps_deleted",
+        GapReason::Deleted,
+        "the store had deleted",
+        [
+            "Keep more on disk: a larger --store-budget, a longer --store-age.",
+            "Cover less of the past: a shorter --before.",
+        ],
+    ),
+    (
+        "dumps_not_stored",
+        GapReason::NotStored,
+        "the store had not written",
+        [
+            "See why the store misses packets, above or in the log: store_missed, store_state.",
+            "Give the ring more memory: --ring.",
+        ],
+    ),
+    (
+        "dumps_left_out",
+        GapReason::LeftOut,
+        "the store's filter may have left out",
+        [
+            "Store everything in one more volume, or what dumps need: --store-filter.",
+            "Give the ring more memory, so that more of the past is whole: --ring.",
+        ],
+    ),
+];
+
 /// Adds everything about dumps; `found` has the other findings.
 pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
     failed(facts, found);
@@ -204,6 +235,18 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
             found.push(Finding { follows: causes, ..finding });
         }
     }
+    for (kind, reason, words, remedies) in OF_STORE {
+        let lacking = of(&|other| other == reason);
+        if !lacking.is_empty() {
+            let (lost_min, lost_max) = worst(&lacking, &|other| other == reason);
+            let cause = format!(
+                "{} of {all} dumps lack packets that the ring no longer had and {words}, the worst one that many",
+                lacking.len()
+            );
+            let finding = Finding::loss(kind, Stage::Dumps, Sureness::Certain, lost_min, cause, &remedies);
+            found.push(Finding { lost_max, ..finding });
+        }
+    }
     let unsettled = of(&|reason| reason == GapReason::Unsettled);
     if !unsettled.is_empty() {
         let (lost_min, lost_max) = worst(&unsettled, &|reason| reason == GapReason::Unsettled);
@@ -224,7 +267,11 @@ fn incomplete(facts: &Facts, found: &mut Vec<Finding>) {
     let ends = |reason| {
         matches!(
             reason,
-            GapReason::NotStarted | GapReason::Stopped | GapReason::CaptureBegin | GapReason::CaptureEnd
+            GapReason::NotStarted
+                | GapReason::Stopped
+                | GapReason::CaptureBegin
+                | GapReason::CaptureEnd
+                | GapReason::NotRecorded
         )
     };
     let cut = of(&ends);

@@ -378,12 +378,28 @@ fn limits_of_the_process_and_disks_that_take_nothing_are_told_apart() {
 
 #[test]
 fn a_window_that_the_run_or_a_file_ended_is_no_loss() {
-    for reason in ["stopped", "not_started", "capture_begin", "capture_end"] {
+    for reason in ["stopped", "not_started", "capture_begin", "capture_end", "not_recorded"] {
         let line = format!(
             r#"{{"event":"dump","id":1,"complete":false,"lost_min":0,"lost_max":0,"gaps":[{{"reason":"{reason}","lost_min":0,"lost_max":0}}]}}"#
         );
         let found = log_of(&[&line]);
         assert_eq!((kinds(&found), losses(&found)), (vec!["dumps_shorter"], 0), "{reason}: {found:#?}");
+    }
+}
+
+#[test]
+fn what_the_store_no_longer_had_for_a_dump_is_a_finding_with_what_helps() {
+    for (reason, kind, remedy) in [
+        ("deleted", "dumps_deleted", "--store-budget"),
+        ("not_stored", "dumps_not_stored", "store_missed"),
+        ("left_out", "dumps_left_out", "--store-filter"),
+    ] {
+        let line = format!(
+            r#"{{"event":"dump","id":1,"complete":false,"lost_min":2,"lost_max":2,"gaps":[{{"reason":"{reason}","lost_min":2,"lost_max":2}}]}}"#
+        );
+        let found = log_of(&[&line]);
+        check(&found, kind, Stage::Dumps, Sureness::Certain, 2, remedy);
+        assert_eq!((kinds(&found), found[0].lost_max), (vec![kind], 2), "{found:#?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! One dump from order to report: its packets are selected in rounds, until what answers for them says that
 //! it is over, and written.
 
+use crate::edge::{Edge, Wanted};
 use crate::order::{Dump, DumpOrder};
 use crate::report::DumpReport;
 use crate::select::{Round, Selection};
@@ -10,7 +11,7 @@ use scope_ring::{Interfaces, Ring, Timeline};
 use scope_trigger::Window;
 use std::sync::Arc;
 
-/// Cuts one dump out of the ring. Returns when its files have their names.
+/// Cuts one dump out of the ring, and of the stores of its run what that lacks. Returns when its files have their names.
 pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     let request = Request {
         era: order.window.era(),
@@ -20,6 +21,13 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         patience: order.patience,
         clock: order.clock.clone(),
         progress: order.progress.clone(),
+    };
+    let wanted = Wanted {
+        era: request.era,
+        from_ns: request.from_ns,
+        hit_ns: request.hit_ns,
+        filter: order.filter.clone(),
+        inexact: order.output.spool.is_none(),
     };
     let mut timeline = RingTimeline::new(ring, &order.pins, request);
     let dump = Dump {
@@ -37,8 +45,15 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         clock: order.clock,
         evidence: order.evidence,
     };
-    let mut report = cut_from(&mut timeline, &**ring, dump);
-    report.waited.pins_full = timeline.full();
+    let Some(past) = order.past else {
+        let mut report = cut_from(&mut timeline, &**ring, dump);
+        report.waited.pins_full = timeline.full();
+        return report;
+    };
+    let mut edge = Edge::new(ring, timeline, &*past, wanted);
+    let mut report = cut_from(&mut edge, &*past, dump);
+    report.waited.pins_full = edge.ring_timeline().full();
+    report.unread = edge.unread();
     report
 }
 

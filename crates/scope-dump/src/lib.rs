@@ -13,6 +13,8 @@
 //! | [`cut`] | one dump from order to report, out of the ring or any other timeline |
 //! | [`pins`] | the pins that the firing worker takes |
 //! | [`keeper`] | holds segments for dumps that hang in a write |
+//! | `edge` | the ring and the stores of its run as one timeline |
+//! | [`past`], `numbers` | what these stores have of the past; packet numbers of a lane |
 //! | `walk` | the ring as a timeline: its segments of a window, pinned, read, gone |
 //! | [`select`] | which packets of a timeline belong, in which order, and what is missing |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
@@ -45,6 +47,7 @@ pub mod budget;
 pub mod buffers;
 pub mod cut;
 pub mod disk;
+mod edge;
 pub mod evidence;
 pub mod form;
 mod gaps;
@@ -56,8 +59,10 @@ mod mark;
 #[cfg(test)]
 mod mark_junk;
 pub mod merge;
+mod numbers;
 pub mod order;
 pub mod output;
+pub mod past;
 mod patience;
 pub mod pins;
 pub mod progress;
@@ -83,6 +88,7 @@ pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use order::{Dump, DumpOrder, HitPacket};
 pub use output::write_nothing;
+pub use past::Past;
 pub use pins::FirstPins;
 pub use progress::{Progress, Waits};
 pub use report::{DumpReport, Waited};

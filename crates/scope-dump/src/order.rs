@@ -2,6 +2,7 @@
 
 use crate::buffers::Buffers;
 use crate::evidence::Evidence;
+use crate::past::Past;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
 use crate::scans::Scans;
@@ -49,6 +50,8 @@ pub struct DumpOrder {
     pub progress: Arc<Progress>,
     /// What it shares with the run's other dumps.
     pub scans: Arc<Scans>,
+    /// The stores that the run writes, if it does: they have what the ring lacks.
+    pub past: Option<Arc<Past>>,
     /// Live: how long after the window's end to wait at most for workers whose clocks have stopped,
     /// see [`crate::patience`]. `None`: as long as it takes. A dump that waits no longer isn't complete.
     pub patience: Option<Duration>,

@@ -150,8 +150,7 @@ impl OutFile {
             Target::Folder(folder) | Target::File { folder, .. } => output.disk.unnamed(folder)?,
             Target::Stream(stream) => stream.try_clone()?,
         };
-        let known: Vec<(u32, InterfaceEntry)> =
-            (0..).zip(interfaces.interfaces_from(0)).filter(|entry| entry.1.link_type == link_type).collect();
+        let known = interfaces.of_type(link_type);
         let mut foreseen = Vec::new();
         for (_, entry) in &known {
             entry.write(&mut foreseen);
@@ -237,7 +236,8 @@ impl OutFile {
         if self.error.is_some() || !self.format().holds(position.time_ns) {
             return self.unwritten.add(&Tally::of(position.time_ns, block, 0));
         }
-        let (number, snap_len) = self.interface(interfaces, pcapng::le32(block, 8));
+        let (number, snap_len) =
+            self.interface(interfaces, interfaces.number_of(position.lane, pcapng::le32(block, 8)));
         let tally = Tally::of(position.time_ns, block, snap_len);
         self.annex();
         self.packets += 1;

@@ -68,6 +68,8 @@ pub struct DumpReport {
     pub circumstances: Circumstances,
     /// Why writing failed.
     pub error: Option<String>,
+    /// What couldn't be read of the stores that have its past.
+    pub unread: Vec<String>,
     /// Why no machine code could be made of its filter, where there should have been some.
     pub interpreted: Option<String>,
 }
@@ -76,6 +78,6 @@ impl DumpReport {
     /// Whether something that was promised was lost, or couldn't be written. What nobody listened to is no
     /// broken promise.
     pub fn has_failed(&self) -> bool {
-        self.error.is_some() || self.gaps.iter().any(|gap| gap.reason.is_loss())
+        self.error.is_some() || !self.unread.is_empty() || self.gaps.iter().any(|gap| gap.reason.is_loss())
     }
 }

@@ -2,7 +2,7 @@
 //! the filter where those say maybe.
 
 use scope_filter::{Filter, FilterEngine, FilterInput, Predicate};
-use scope_packet::{Headers, LinkType};
+use scope_packet::{Headers, LinkType, SegmentId};
 use scope_ring::search::PATTERNS_MAX;
 use scope_ring::{Candidate, KeyTest};
 use scope_store::Sift;
@@ -59,7 +59,7 @@ impl Sift for StoreSift {
         self.sieve(link_type).keys().clone()
     }
 
-    fn select(&self, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64 {
+    fn select(&self, _: SegmentId, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64 {
         self.sieve(link_type).matches(candidates)
     }
 

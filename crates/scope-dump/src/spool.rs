@@ -273,7 +273,8 @@ impl Gathering {
         block: &[u8],
         comments: &[String],
     ) {
-        let snap_len = interfaces.interface(le32(block, 8)).map_or(0, |entry| entry.snap_len);
+        let number = interfaces.number_of(position.lane, le32(block, 8));
+        let snap_len = interfaces.interface(number).map_or(0, |entry| entry.snap_len);
         let tally = Tally::of(position.time_ns, block, snap_len);
         if self.last.is_some_and(|last| position < last) {
             self.end_run();

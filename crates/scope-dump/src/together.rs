@@ -9,7 +9,7 @@ use crate::spool::{NAMES_MAX, Record, Spool};
 use crate::tally::Tally;
 use crate::target::{DumpOutput, Target};
 use scope_packet::{GapReason, LinkType};
-use scope_ring::{Interfaces, Ring};
+use scope_ring::Interfaces;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Spool {
     pub fn finish(
         &self,
         output: &Arc<DumpOutput>,
-        ring: &Ring,
+        interfaces: &dyn Interfaces,
         evidence: &Arc<Evidence>,
     ) -> Option<DumpReport> {
         let mut state = self.take();
@@ -30,7 +30,7 @@ impl Spool {
         report.why = format!("{} times: all windows of the run in one file", state.windows);
         let mut files = Files {
             output,
-            interfaces: ring,
+            interfaces,
             evidence,
             intro: intro(&report),
             files: BTreeMap::new(),
@@ -75,8 +75,8 @@ impl Spool {
         restate(&files, &mut report);
         for file in files.values_mut() {
             file.finish_packets(
-                ring,
-                ring.interface_of(file.link_type()),
+                interfaces,
+                interfaces.interface_of(file.link_type()),
                 (report.lost_min, report.lost_max),
                 report.to_ns,
             );
@@ -152,7 +152,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let spool = Spool::new(file.try_clone().unwrap(), Arc::new(SystemDisk));
         let (ring_bytes, segment_bytes) = (16 * (64 << 10), Some(64 << 10));
-        let ring = Ring::create(&scope_ring::RingConfig {
+        let ring = scope_ring::Ring::create(&scope_ring::RingConfig {
             ring_bytes,
             segment_bytes,
             workers: 1,
@@ -186,7 +186,7 @@ mod tests {
             disk,
             spool: None,
         });
-        let report = spool.finish(&output, &ring, &Arc::default()).unwrap();
+        let report = spool.finish(&output, &*ring, &Arc::default()).unwrap();
         assert!(
             !report.complete && report.error.as_deref().is_some_and(|error| error.contains("spool")),
             "{report:?}"

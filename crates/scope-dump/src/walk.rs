@@ -6,11 +6,12 @@
 //! the next piece's smallest time, what can go out. Pieces are pinned in that order as far as the allowance
 //! reaches.
 
+use crate::numbers::Numbers;
 use crate::patience::Patience;
 use crate::pins::{FirstPins, Hold};
 use crate::progress::Progress;
 use crate::scans::Reader;
-use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
+use scope_packet::{Clock, Gap, GapReason, LinkType, Moment, SegmentId};
 use scope_ring::{Held, KeyTest, Lost, Matches, Packets, Piece, Pinned, Ring, Settled, Timeline};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -144,7 +145,7 @@ impl RingTimeline {
             self.note_missing(lane, at.packet, pinned.first_packet());
             let from_packet = at.packet.max(pinned.first_packet());
             let committed = pinned.committed();
-            let all_packets = pinned.first_packet() + committed.packets as u64;
+            let all_packets = at.packet.max(pinned.first_packet() + committed.packets as u64);
             at = LaneCursor { sequence, packet: all_packets };
             // After the look at what is committed: where a lane enters an era is noted before.
             let of_era = self.ring.era_packets(lane, self.request.era);
@@ -236,18 +237,103 @@ impl RingTimeline {
         self.missing[lane as usize].add(from, to, MISSING_MAX);
     }
 
+    /// What each lane has first: the number of the first packet that is held or still there, and the time (ns) before
+    /// which none of it lies; a lane that has nothing begins with what comes next.
+    pub(crate) fn firsts(&self) -> Vec<First> {
+        let mut held = self.hold.lock();
+        let lanes = 0..self.ring.lanes();
+        lanes.map(|lane| self.first(lane, &mut held.held)).collect()
+    }
+
+    fn first(&self, lane: u32, held: &mut Held) -> First {
+        let mut first: Option<First> = None;
+        let mut last_ns = i64::MIN;
+        let ids: Vec<SegmentId> = self.ring.segment_ids(lane, 0).collect();
+        // What is held from the beginning stays; what stands in front of it is older than the window.
+        let from = ids.iter().position(|id| held.holds(*id)).unwrap_or(0);
+        for id in &ids[from..] {
+            let own = held.take(*id);
+            let was_held = own.is_some();
+            let Some(pinned) = own.or_else(|| self.ring.pin(*id)) else { continue };
+            let (packet, span) = (pinned.first_packet(), pinned.span());
+            if was_held {
+                held.put(pinned);
+            }
+            let min_ns = span.map_or(i64::MAX, |(min_ns, _, _)| min_ns);
+            let unordered = span.is_some_and(|(min_ns, _, unordered)| unordered || min_ns < last_ns);
+            last_ns = span.map_or(last_ns, |(_, max_ns, _)| last_ns.max(max_ns));
+            let known = first.get_or_insert(First { packet, min_ns, unordered: false, earliest: Vec::new() });
+            if min_ns < known.min_ns {
+                (known.min_ns, known.earliest) = (min_ns, Vec::new());
+            }
+            if min_ns == known.min_ns {
+                known.earliest.push(*id);
+            }
+            known.unordered |= unordered;
+        }
+        first.unwrap_or_else(|| First { packet: self.next_packet(lane), ..First::default() })
+    }
+
+    /// The number of the next packet of a lane of which nothing is there: what was recycled is known.
+    fn next_packet(&self, lane: u32) -> u64 {
+        self.ring.recycled_before(lane)
+    }
+
+    /// The packets of a lane before this one come from elsewhere: it hands none of them out, and misses none.
+    pub(crate) fn begin_at(&mut self, lane: u32, packet: u64) {
+        if self.cursors.len() <= lane as usize {
+            self.cursors.resize(lane as usize + 1, LaneCursor::default());
+        }
+        self.cursors[lane as usize].packet = packet;
+    }
+
+    /// Packets that were gone before they were read, by lane, as far as each of them is known to be.
+    pub(crate) fn gone(&self) -> Vec<Numbers> {
+        let exact = |missing: &Missing| {
+            let spans = missing.spans.iter().filter(|(_, (_, exact))| *exact);
+            spans.map(|(&from, &(to, _))| from..to).collect()
+        };
+        let of_era = |(lane, missing): (u32, &Missing)| {
+            let era = self.ring.era_packets(lane, self.request.era);
+            let mut numbers: Numbers = exact(missing);
+            numbers.remove(&(0..era.start));
+            numbers.remove(&(era.end..u64::MAX));
+            numbers
+        };
+        (0..).zip(&self.missing).map(of_era).collect()
+    }
+
+    /// What the window lacks by now, but for the packets `elsewhere` of each lane, which others answer for.
+    pub(crate) fn missing_but(&self, to_ns: i64, elsewhere: &[Numbers]) -> Vec<Gap> {
+        let Request { era, from_ns, .. } = self.request;
+        let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
+        gaps.extend(
+            self.recycled(to_ns, elsewhere).into_iter().filter_map(|lost| gap(lost, GapReason::Evicted)),
+        );
+        if self.settled <= Moment::new(era, to_ns) {
+            let from_ns = self.settled.within(era).saturating_add(1).max(from_ns);
+            gaps.push(Gap { from_ns, to_ns, reason: GapReason::Unsettled, lost_min: 0, lost_max: None });
+        }
+        gaps
+    }
+
     /// What the window lacks by now because it was recycled before it was read, span by span.
-    fn recycled(&self, to_ns: i64) -> Vec<Lost> {
+    fn recycled(&self, to_ns: i64, elsewhere: &[Numbers]) -> Vec<Lost> {
         let mut all = Vec::new();
         for (lane, (missing, at)) in (0u32..).zip(self.missing.iter().zip(&self.cursors)) {
             let mut missing = missing.clone();
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
             let of_era = self.ring.era_packets(lane, self.request.era);
-            let spans =
-                missing.spans.iter().map(|(&from, &(to, _))| from.max(of_era.start)..to.min(of_era.end));
-            let spans: Vec<Range<u64>> = spans.map(|span| span.start..span.end.max(span.start)).collect();
-            let exact = missing.spans.values().map(|(_, exact)| *exact);
+            let none = Numbers::default();
+            let elsewhere = elsewhere.get(lane as usize).unwrap_or(&none);
+            let (mut spans, mut exact) = (Vec::new(), Vec::new());
+            for (&from, &(to, is_exact)) in &missing.spans {
+                let (from, to) = (from.max(of_era.start), to.min(of_era.end));
+                let numbers = Numbers::from_iter([from..to.max(from)]).without(elsewhere);
+                exact.extend(numbers.spans().iter().map(|_| is_exact));
+                spans.extend(numbers.spans().iter().cloned());
+            }
             let lost = self.ring.lost(lane, &spans, (self.request.from_ns, to_ns)).into_iter().zip(exact);
             let lost = lost
                 .map(|(lost, exact)| Lost { packets_min: if exact { lost.packets_min } else { 0 }, ..lost });
@@ -255,6 +341,31 @@ impl RingTimeline {
         }
         all
     }
+}
+
+/// What a lane of the ring has first.
+#[derive(Clone, Debug)]
+pub(crate) struct First {
+    /// Number of its first packet.
+    pub packet: u64,
+    /// None of it is older, ns; `i64::MAX`: there is nothing.
+    pub min_ns: i64,
+    /// Times step back somewhere in it.
+    pub unordered: bool,
+    /// The segments that have a packet of that time.
+    pub earliest: Vec<SegmentId>,
+}
+
+impl Default for First {
+    fn default() -> First {
+        First { packet: 0, min_ns: i64::MAX, unordered: false, earliest: Vec::new() }
+    }
+}
+
+/// A loss as a gap.
+pub(crate) fn gap(lost: Lost, reason: GapReason) -> Option<Gap> {
+    let (from_ns, to_ns) = lost.span_ns?;
+    Some(Gap { from_ns, to_ns, reason, lost_min: lost.packets_min, lost_max: Some(lost.packets_max) })
 }
 
 impl Timeline for RingTimeline {
@@ -379,23 +490,7 @@ impl Timeline for RingTimeline {
     }
 
     fn missing(&self, to_ns: i64) -> Vec<Gap> {
-        let Request { era, from_ns, .. } = self.request;
-        let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
-        for lost in self.recycled(to_ns) {
-            let (reason, lost_min, lost_max) = (GapReason::Evicted, lost.packets_min, Some(lost.packets_max));
-            gaps.extend(lost.span_ns.map(|(from_ns, to_ns)| Gap {
-                from_ns,
-                to_ns,
-                reason,
-                lost_min,
-                lost_max,
-            }));
-        }
-        if self.settled <= Moment::new(era, to_ns) {
-            let from_ns = self.settled.within(era).saturating_add(1).max(from_ns);
-            gaps.push(Gap { from_ns, to_ns, reason: GapReason::Unsettled, lost_min: 0, lost_max: None });
-        }
-        gaps
+        self.missing_but(to_ns, &[])
     }
 }
 

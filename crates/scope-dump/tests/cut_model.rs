@@ -251,6 +251,7 @@ fn order(
         output: DumpOutput::in_folder(folder).unwrap(),
         progress: Arc::new(Progress::default()),
         scans: bench.scans.clone(),
+        past: None,
         patience: None,
         clock: Arc::new(SystemClock::new()),
         evidence: Arc::default(),

@@ -5,13 +5,14 @@ use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{
-    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Progress, Scans, Spared, cut,
+    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress, Scans,
+    Spared, cut,
 };
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
-use scope_ring::Ring;
+use scope_ring::{Interfaces, Ring};
 use scope_trigger::{Fire, Occurrence, Places, Trigger, Verdict, Why, Window};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,8 @@ pub struct DumpSettings {
     pub patience: Option<Duration>,
     /// What evaluates dump filters.
     pub filter_engine: FilterEngine,
+    /// The stores that the run writes.
+    pub past: Option<Arc<Past>>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Where their threads come from.
@@ -107,6 +110,11 @@ impl Dumps {
     /// The places that dumps take.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What knows the interfaces of their packets.
+    pub fn interfaces(&self) -> &dyn Interfaces {
+        self.settings.past.as_ref().map_or(&*self.ring as &dyn Interfaces, |past| &**past)
     }
 
     /// What dumps say beside their packets.
@@ -195,6 +203,7 @@ impl Dumps {
             patience: self.settings.patience,
             progress,
             scans: self.scans.clone(),
+            past: self.settings.past.clone(),
             clock: self.settings.clock.clone(),
             evidence: self.evidence.clone(),
         };
@@ -223,6 +232,9 @@ impl Dumps {
             let text =
                 format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
             self.events.log(Warning::of(WarningKind::Interpreter, text));
+        }
+        for error in &report.unread {
+            self.events.log(Warning::from(format!("dump {id} of {}: of the store: {error}", report.trigger)));
         }
         self.events.log(summary::dump(&report));
         if let Some(spool) = &self.settings.output.spool {
@@ -376,6 +388,7 @@ mod tests {
             exec: None,
             patience: None,
             filter_engine: FilterEngine::Interpreter,
+            past: None,
             clock: Arc::new(SystemClock::new()),
             threads: Arc::new(NoThreads),
         };

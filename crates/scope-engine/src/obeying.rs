@@ -239,6 +239,7 @@ mod tests {
                 exec: None,
                 patience: None,
                 filter_engine: FilterEngine::Interpreter,
+                past: None,
                 clock: clock.clone(),
                 threads: Arc::new(SystemThreads),
             };

@@ -53,7 +53,7 @@ use crate::triggers::Triggers;
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use crate::worker::{Feed, work};
-use scope_dump::{Keeper, Scans};
+use scope_dump::{Keeper, Past, Scans};
 use scope_events::Events;
 use scope_events::event::Warning;
 use scope_fault::Fault;
@@ -119,6 +119,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     notes.extend(stores.iter().flat_map(OpenStores::notes));
     // Files don't wait for summaries, and are gone through once.
     let summaries = (live && !plan.live.triggers.is_empty()).then(|| Summaries::new(&ring));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let past = stores.as_ref().map(|stores| Arc::new(stores.past(&ring, &clock)));
     let start = |stores: OpenStores| stores.start(&ring, summaries.as_ref(), plan.fixed.status_every);
     let stores = stores.map(start).transpose()?;
     if let Some(rights) = &mut rights {
@@ -126,7 +128,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let ready = Ready { outputs, rights, ring, stores, summaries, events, exec };
+    let ready = Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec };
     let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
@@ -185,6 +187,8 @@ struct Ready {
     rights: Option<Rights>,
     ring: Arc<Ring>,
     stores: Option<Stores>,
+    past: Option<Arc<Past>>,
+    clock: Arc<dyn Clock>,
     summaries: Option<Arc<Summaries>>,
     events: Arc<Events>,
     exec: Option<Arc<Exec>>,
@@ -192,7 +196,7 @@ struct Ready {
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, stores, summaries, events, exec } = ready;
+        let Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -200,12 +204,12 @@ impl Run {
         if let Some(budget) = &outputs.dump.budget {
             places.watch_space(budget.full());
         }
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let settings = DumpSettings {
             output: outputs.dump.clone(),
             exec: exec.clone(),
             patience: live.then(|| PATIENCE + Duration::from_nanos(grace_ns.max(0) as u64)),
             filter_engine: plan.fixed.filter_engine,
+            past,
             clock: clock.clone(),
             threads: Arc::new(SystemThreads),
         };

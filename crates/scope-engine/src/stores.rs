@@ -6,12 +6,14 @@ use crate::folder_watch::Notice;
 use crate::plan::{StorePlan, VolumePlan};
 use crate::recovery_told::{self, RecoveryTold};
 use crate::store_sieve::StoreSieve;
+use scope_dump::Past;
 use scope_events::Events;
 use scope_events::counts::Span;
 use scope_events::event::{StoreDeleted, StoreFile, StoreMissed, StoreState};
 use scope_events::fact::{Flat, Rare};
 use scope_filter::{Filter, FilterEngine};
 use scope_folder::Folder;
+use scope_packet::Clock;
 use scope_rights::{Decision, FolderUse, Writable};
 use scope_ring::budget::PinBudget;
 use scope_ring::{Ring, SegmentReader, Summaries};
@@ -30,6 +32,9 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// A flush that has begun is on the disk after so long; a dump waits no longer for it.
+const WRITTEN_AFTER: Duration = Duration::from_secs(2);
 
 /// The volumes of a run, opened, and nothing begun.
 pub struct OpenStores {
@@ -98,6 +103,15 @@ impl OpenStores {
             format!("stores{what} into {} by {}", volume.folder.path().display(), volume.way)
         };
         self.volumes.iter().zip(&self.plan.volumes).map(note).collect()
+    }
+
+    /// What they have of the past, for dumps.
+    pub fn past(&self, ring: &Arc<Ring>, clock: &Arc<dyn Clock>) -> Past {
+        let volumes = self.volumes.iter().map(|volume| volume.folder.clone()).collect();
+        // A volume that composes segments gives those of the ring back before it has written.
+        let composes = self.volumes.iter().any(|volume| volume.plan.keeping.is_some());
+        let patience = if composes { self.plan.flush + WRITTEN_AFTER } else { Duration::ZERO };
+        Past::new(ring, volumes, patience, clock)
     }
 
     /// Begins to store. Progress of recovery is logged each `status_every` at most; `summaries` are those of

@@ -5,8 +5,8 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 /// Files of a dump: its own, one for late packets, one to merge them into.
 const OF_A_DUMP: u64 = 3;
-/// Files of all else.
-const OF_THE_REST: u64 = 256;
+/// Files of all else: of the stores that dumps read, too.
+const OF_THE_REST: u64 = 256 + 2048;
 
 /// Allows the files of so many dumps at once. Where the system allows fewer, dumps beyond fail, and say so.
 pub fn allow_dumps(dumps_max: usize) {

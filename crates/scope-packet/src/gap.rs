@@ -36,11 +36,19 @@ pub enum GapReason {
     Unsettled,
     /// The clock of the packets was set: what it showed before, or behind, belongs to another era.
     ClockStep,
+    /// The store had deleted them.
+    Deleted,
+    /// They were recycled, and the store had not written them.
+    NotStored,
+    /// A filter of the store had left them out.
+    LeftOut,
+    /// No run was going.
+    NotRecorded,
 }
 
 impl GapReason {
     /// All reasons, in the order in which they are documented.
-    pub const ALL: [GapReason; 15] = [
+    pub const ALL: [GapReason; 19] = [
         GapReason::Evicted,
         GapReason::Kernel,
         GapReason::RingPinned,
@@ -56,6 +64,10 @@ impl GapReason {
         GapReason::Limit,
         GapReason::Unsettled,
         GapReason::ClockStep,
+        GapReason::Deleted,
+        GapReason::NotStored,
+        GapReason::LeftOut,
+        GapReason::NotRecorded,
     ];
 
     /// The name under which headers, logs and JSON show the reason.
@@ -76,6 +88,10 @@ impl GapReason {
             GapReason::Limit => "limit",
             GapReason::Unsettled => "unsettled",
             GapReason::ClockStep => "clock_step",
+            GapReason::Deleted => "deleted",
+            GapReason::NotStored => "not_stored",
+            GapReason::LeftOut => "left_out",
+            GapReason::NotRecorded => "not_recorded",
         }
     }
 
@@ -90,6 +106,9 @@ impl GapReason {
                 | GapReason::Disk
                 | GapReason::Limit
                 | GapReason::Unsettled
+                | GapReason::Deleted
+                | GapReason::NotStored
+                | GapReason::LeftOut
         )
     }
 }

@@ -79,6 +79,13 @@ impl History {
         self.evicted.push_back((evicted, self.newest_ns));
     }
 
+    /// The number behind all packets that were recycled.
+    pub(crate) fn end(&self) -> u64 {
+        let faded = self.faded.spans.iter().map(|span| span.numbers.end);
+        let known = self.evicted.iter().map(|(evicted, _)| evicted.first_packet + evicted.packets);
+        known.chain(faded).max().unwrap_or(0)
+    }
+
     /// What packets of the lane, all of them gone, mean for the window `window` (ns, both ends inclusive): of
     /// each span of their numbers, which come in order and don't touch.
     pub(crate) fn lost(&self, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
@@ -205,6 +212,7 @@ mod tests {
         check((5, 10), (50, 60), (0, 5, Some((50, 60))));
         check((0, 10), (20, 60), (0, 10, Some((20, 60))));
         check((40, 50), (0, 1000), (0, 0, None));
+        assert_eq!((history.end(), History::default().end()), (40, 0));
         assert_eq!(History::default().lost(&[0..5, 7..9], (0, 9)), [Lost::default(); 2]);
         // Each span has its own, whatever the order in which segments were recycled.
         history.push(Evicted { first_packet: 50, packets: 10, min_ns: 500, max_ns: 590 });

@@ -63,6 +63,16 @@ pub trait Interfaces {
     /// All interfaces with numbers from `from` on.
     fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry>;
 
+    /// Those of a link type whose packets may come, by their numbers.
+    fn of_type(&self, link_type: LinkType) -> Vec<(u32, InterfaceEntry)> {
+        (0..).zip(self.interfaces_from(0)).filter(|(_, entry)| entry.link_type == link_type).collect()
+    }
+
+    /// The number here of the interface that a block of `lane` calls `number`.
+    fn number_of(&self, _lane: u32, number: u32) -> u32 {
+        number
+    }
+
     /// Number of the first interface with this link type.
     fn interface_of(&self, link_type: LinkType) -> Option<u32> {
         (0..)

@@ -237,6 +237,11 @@ impl Ring {
         self.region.header().lanes_used.load(Ordering::Acquire)
     }
 
+    /// Lanes that it can have.
+    pub fn lanes_max(&self) -> u32 {
+        self.region.layout().lanes as u32
+    }
+
     /// The owner of lane `lane`.
     pub fn lane_info(&self, lane: u32) -> LaneInfo {
         let control = self.region.lane(lane);
@@ -425,6 +430,11 @@ impl Ring {
     /// each span of their numbers, which come in order and don't touch.
     pub fn lost(&self, lane: u32, spans: &[Range<u64>], window: (i64, i64)) -> Vec<Lost> {
         self.memory.lock().expect("no panic while held").evicted[lane as usize].lost(spans, window)
+    }
+
+    /// All packets of `lane` that were recycled have smaller numbers.
+    pub fn recycled_before(&self, lane: u32) -> u64 {
+        self.memory.lock().expect("no panic while held").evicted[lane as usize].end()
     }
 
     /// Notes packets that the kernel dropped before `worker` got them, somewhere in `from_ns..=to_ns` of

@@ -151,6 +151,7 @@ pub struct Packets<'a> {
 enum Walk<'a> {
     Picked { first_packet: u64, picked: Picked<'a, Matches> },
     Listed { places: std::slice::Iter<'a, Place>, blocks: &'a [u8] },
+    Chosen { places: &'a [Place], picked: Matches, blocks: &'a [u8] },
 }
 
 impl<'a> Packets<'a> {
@@ -170,6 +171,20 @@ impl<'a> Packets<'a> {
     }
 }
 
+impl<'a> Packets<'a> {
+    /// As [`Packets::listed`], of those of these places that are `picked`, by their index.
+    pub fn chosen(places: &'a [Place], picked: Matches, blocks: &'a [u8]) -> Packets<'a> {
+        Packets { walk: Walk::Chosen { places, picked, blocks } }
+    }
+}
+
+/// The packet at a place.
+fn at<'a>(place: Place, blocks: &'a [u8]) -> Option<Candidate<'a>> {
+    let Place { packet, key, at, .. } = place;
+    let block = PacketBlock::first(blocks.get(at as usize..)?)?;
+    Some(Candidate { packet, key, block })
+}
+
 impl Default for Packets<'_> {
     /// None.
     fn default() -> Self {
@@ -187,10 +202,10 @@ impl<'a> Iterator for Packets<'a> {
                 let (index, key, block) = picked.next_with_key()?;
                 Some(Candidate { packet: *first_packet + u64::from(index), key, block })
             }
-            Walk::Listed { places, blocks } => {
-                let Place { packet, key, at, .. } = *places.next()?;
-                let block = PacketBlock::first(blocks.get(at as usize..)?)?;
-                Some(Candidate { packet, key, block })
+            Walk::Listed { places, blocks } => at(*places.next()?, blocks),
+            Walk::Chosen { places, picked, blocks } => {
+                let index = picked.next()?;
+                at(*places.get(index as usize)?, blocks)
             }
         }
     }

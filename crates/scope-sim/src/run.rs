@@ -124,6 +124,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         exec: None,
         patience: scene.live.then_some(patience),
         filter_engine: FilterEngine::Interpreter,
+        past: None,
         clock: clock.clone(),
         threads: threads.clone(),
     };
@@ -154,7 +155,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     conduct(&scene, &stage, &shared);
     let panics = stage.end();
     let reports = shared.dumps.reports().kept();
-    let all = spool.and_then(|spool| spool.finish(&output, &ring, shared.dumps.shared_evidence()));
+    let all = spool.and_then(|spool| spool.finish(&output, &*ring, shared.dumps.shared_evidence()));
     let windows = std::mem::take(&mut *threads.windows.lock().expect("no panic while held"));
     Ran { scene, fates, reports, windows, stream, all, ring, panics }
 }

@@ -212,6 +212,18 @@ impl Lanes {
         !last.is_empty() && last.values().all(|&last| last > number)
     }
 
+    /// Why packets of a lane are missing that no segment has: deleted, damaged, or never stored.
+    pub fn why(&self, id: LaneId, packets: &Range<u64>) -> GapReason {
+        let mut around = self.links.range((id.0, id.1, packets.end)..=(id.0, id.1, u64::MAX));
+        let before = || self.links.range((id.0, id.1, 0)..(id.0, id.1, packets.start)).next_back();
+        let Some((_, next)) = around.next().or_else(before) else { return GapReason::Disk };
+        match self.is_deleted(id, packets, next, &self.there()) {
+            true => GapReason::Evicted,
+            false if self.unread(id, packets, next).is_some() => GapReason::Unreadable,
+            false => GapReason::Disk,
+        }
+    }
+
     /// The numbers of the files that are there, of each run and volume, rising.
     fn there(&self) -> There {
         let mut there = There::new();
@@ -436,6 +448,27 @@ mod tests {
         lost.add(0, &of(1, 5, &at(9)));
         let reasons: Vec<_> = lost.lacks().iter().map(|lack| (lack.gap.reason, lack.gap.lost_min)).collect();
         assert_eq!(reasons, [(GapReason::Disk, 10), (GapReason::Evicted, 40)]);
+    }
+
+    #[test]
+    fn why_packets_are_missing_that_stand_before_between_or_behind_all_segments() {
+        let mut lanes = Lanes::default();
+        lanes.add(0, &contents(&[], 2, &[segment(1, 100, 50, 0)]));
+        lanes.add(0, &contents(&[], 3, &[segment(3, 200, 50, 0)]));
+        lanes.add(0, &contents(&[], 5, &[segment(5, 300, 50, 0)]));
+        let why = |packets| lanes.why(([7; 16], 0), &packets);
+        let (deleted, not_stored) = (GapReason::Evicted, GapReason::Disk);
+        assert_eq!(
+            [why(0..100), why(150..200), why(250..300), why(350..360)],
+            [deleted, not_stored, deleted, not_stored]
+        );
+        assert_eq!(
+            lanes.why(([8; 16], 0), &(0..9)),
+            not_stored,
+            "of a lane that isn't there nobody knows more"
+        );
+        lanes.add_unread([8; 16], &FileName::growing(9, &[7; 16], LinkType::ETHERNET, 4));
+        assert_eq!(lanes.why(([7; 16], 0), &(250..300)), GapReason::Unreadable);
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! | [`timeline`] | the packets of a span out of stores |
 //! | [`sift`], [`fetch`] | what is asked of packets; reads that are under way |
 //! | `loaders`, `load`, `sparse` | threads that read ahead; one segment on its way; one read in part |
-//! | `merge`, `spill` | packets of many segments in one order; those that have no room in memory |
+//! | `merge`, [`spill`] | packets of many segments in one order; those that have no room in memory |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`], `unchained` | a line for each closed file, bound to the one before it; files of dead runs without one |
@@ -69,7 +69,7 @@ pub mod segment;
 pub mod sift;
 pub mod slot;
 mod sparse;
-mod spill;
+pub mod spill;
 pub mod stall;
 pub mod stored;
 pub mod timeline;

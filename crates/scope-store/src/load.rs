@@ -438,7 +438,7 @@ impl<'a> Picker<'a> {
             }
             let taken = match self.is_everything {
                 true => u64::MAX,
-                false => sift.select(foot.link_type, &batch),
+                false => sift.select(foot.id(), foot.link_type, &batch),
             };
             for (number, (candidate, &at)) in batch.iter().zip(&at).enumerate() {
                 if taken >> number & 1 != 0 {

@@ -10,7 +10,7 @@
 
 use crate::load::Loaded;
 use crate::spill::{RUNS_MAX, Rank, Run, Spill};
-use scope_ring::Packets;
+use scope_ring::Place;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -133,15 +133,13 @@ impl Merge {
         Some(Stretch { lane, min_ns, first_packet, packets: to - from })
     }
 
-    /// The packets of the stretch that came last.
-    pub fn packets(&self) -> Packets<'_> {
-        let Some(Lent { cursor, from, to }) = self.lent else { return Packets::default() };
+    /// The packets of the stretch that came last: their places, and the blocks to which these lead.
+    pub fn lent(&self) -> (&[Place], &[u8]) {
+        let Some(Lent { cursor, from, to }) = self.lent else { return (&[], &[]) };
         match &self.cursors[cursor] {
-            Some(Cursor::Memory { loaded, .. }) => {
-                Packets::listed(&loaded.places[from..to], &loaded.blocks)
-            }
-            Some(Cursor::Run(run)) => Packets::listed(&run.places[from..to], &run.blocks),
-            None => Packets::default(),
+            Some(Cursor::Memory { loaded, .. }) => (&loaded.places[from..to], &loaded.blocks),
+            Some(Cursor::Run(run)) => (&run.places[from..to], &run.blocks),
+            None => (&[], &[]),
         }
     }
 
@@ -227,9 +225,9 @@ impl Merge {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use crate::spill::block_of;
+    use crate::spill::{SpillFile, block_of};
     use scope_packet::KeyEntry;
-    use scope_ring::Place;
+    use scope_ring::Packets;
 
     /// Packets of a segment: (time, number) by time, each with a block that names its number.
     fn loaded(packets: &[(i64, u64)]) -> Loaded {
@@ -259,7 +257,7 @@ mod tests {
             }
             expected.sort();
             order.sort();
-            let mut merge = Merge::new(room_bytes, Spill::new(Some(tempfile::tempfile().unwrap())));
+            let mut merge = Merge::new(room_bytes, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
             let (mut found, mut order) = (Vec::new(), order.into_iter().peekable());
             loop {
                 let pending = order.peek().map(|(rank, _)| *rank);
@@ -270,7 +268,8 @@ mod tests {
                 }
                 let Some(stretch) = merge.next(pending) else { break };
                 let before = found.len();
-                for candidate in merge.packets() {
+                let (places, blocks) = merge.lent();
+                for candidate in Packets::listed(places, blocks) {
                     prop_assert_eq!(candidate.block.data(), candidate.packet.to_le_bytes());
                     found.push((candidate.block.time_ns(), stretch.lane, candidate.packet));
                 }
@@ -285,7 +284,7 @@ mod tests {
 
     #[test]
     fn many_runs_become_one_and_nothing_is_lost() {
-        let mut merge = Merge::new(1, Spill::new(Some(tempfile::tempfile().unwrap())));
+        let mut merge = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
         let most = 2 * RUNS_MAX as u64 + 10;
         for number in 0..most {
             merge.add(0, loaded(&[(number as i64, number), (10_000 - number as i64, 10_000 - number)])).unwrap();
@@ -293,7 +292,7 @@ mod tests {
         }
         let mut found = Vec::new();
         while merge.next(None).is_some() {
-            found.extend(merge.packets().map(|candidate| candidate.packet));
+            found.extend(merge.lent().0.iter().map(|place| place.packet));
             merge.done().unwrap();
         }
         let expected: Vec<u64> = (0..most).chain(10_001 - most..10_001).collect();
@@ -302,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_and_no_file_is_an_error() {
-        let mut merge = Merge::new(1, Spill::new(None));
+        let mut merge = Merge::new(1, Spill::new(SpillFile::None));
         merge.add(0, loaded(&[(1, 0)])).unwrap();
         assert!(merge.add(0, loaded(&[(2, 1)])).is_err());
     }

@@ -1,6 +1,6 @@
 //! What a question asks of packets, as those who read a store for it evaluate it: each thread for itself.
 
-use scope_packet::LinkType;
+use scope_packet::{LinkType, SegmentId};
 use scope_ring::{Candidate, KeyTest};
 
 /// A question's filter, for packets of any link type.
@@ -11,8 +11,8 @@ pub trait Sift: Send + Sync {
     /// Which keys the packets can have that it matches: at least those.
     fn keys(&self, link_type: LinkType) -> KeyTest;
 
-    /// Which of these packets it matches, at most [`SIFTED_MAX`]: a bit each.
-    fn select(&self, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64;
+    /// Which of these packets of one segment it matches, at most [`SIFTED_MAX`]: a bit each.
+    fn select(&self, segment: SegmentId, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64;
 
     /// It matches every packet, whatever its link type.
     fn is_everything(&self) -> bool;
@@ -30,7 +30,7 @@ impl Sift for Everything {
         KeyTest::all()
     }
 
-    fn select(&self, _: LinkType, _: &[Candidate<'_>]) -> u64 {
+    fn select(&self, _: SegmentId, _: LinkType, _: &[Candidate<'_>]) -> u64 {
         u64::MAX
     }
 

@@ -12,6 +12,7 @@ use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_ring::Place;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -28,10 +29,30 @@ pub const RUNS_MAX: usize = 256;
 /// Where a packet stands in the answer: time (ns), lane, number.
 pub(crate) type Rank = (i64, u32, u64);
 
+/// Where the file comes from.
+pub enum SpillFile {
+    /// It is open.
+    Open(File),
+    /// It is made when it is needed.
+    Made(Box<dyn FnOnce() -> io::Result<File> + Send>),
+    /// There is none: what has no room in memory ends the answer.
+    None,
+}
+
+impl fmt::Debug for SpillFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            SpillFile::Open(_) => "Open",
+            SpillFile::Made(_) => "Made",
+            SpillFile::None => "None",
+        })
+    }
+}
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    file: Option<File>,
+    file: SpillFile,
     end: u64,
 }
 
@@ -56,7 +77,7 @@ pub(crate) struct RunWriter<'a> {
 
 impl Spill {
     /// Into this file, which nobody else has.
-    pub fn new(file: Option<File>) -> Spill {
+    pub fn new(file: SpillFile) -> Spill {
         Spill { file, end: 0 }
     }
 
@@ -66,7 +87,19 @@ impl Spill {
     }
 
     fn file(&self) -> io::Result<&File> {
-        self.file.as_ref().ok_or_else(|| io::Error::other("there is no file for what waits"))
+        match &self.file {
+            SpillFile::Open(file) => Ok(file),
+            _ => Err(io::Error::other("there is no file for what waits")),
+        }
+    }
+
+    /// Makes the file, if that is still to be done.
+    fn open(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.file, SpillFile::None) {
+            SpillFile::Made(make) => self.file = SpillFile::Open(make()?),
+            known => self.file = known,
+        }
+        Ok(())
     }
 
     /// Begins a run.
@@ -126,6 +159,7 @@ impl Spill {
     }
 
     fn write(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        self.open()?;
         self.file()?.write_all_at(buffer, self.end)?;
         self.end += buffer.len() as u64;
         buffer.clear();
@@ -237,7 +271,7 @@ mod tests {
         fn runs_come_back_as_they_were_written_and_joined_in_order(
             packets in proptest::collection::vec((0i64..50, 0u32..4, 0usize..90_000), 1..60), parts in 1usize..7
         ) {
-            let mut spill = Spill::new(Some(tempfile::tempfile().unwrap()));
+            let mut spill = Spill::new(SpillFile::Open(tempfile::tempfile().unwrap()));
             let ranked: Vec<(Rank, usize)> = (0u64..)
                 .zip(&packets)
                 .map(|(number, &(time_ns, lane, len))| ((time_ns, lane, number), len))

@@ -25,7 +25,7 @@ use crate::name::{FileName, begin_of_run, day_ns};
 use crate::segment::StoredSegment;
 use crate::sift::Sift;
 use crate::sparse;
-use crate::spill::{Rank, Spill};
+use crate::spill::{Rank, Spill, SpillFile};
 use crate::unread::unread;
 use crate::volume::Store;
 use scope_fault::Fault;
@@ -67,7 +67,10 @@ pub struct Means {
     /// Memory for packets, bytes, at least [`MEMORY_BYTES_MIN`].
     pub memory_bytes: usize,
     /// A file without a name, for packets that have no room in memory.
-    pub spill: Option<File>,
+    pub spill: SpillFile,
+    /// Segments of which a filter of the store left packets out, so that numbers don't say which ones it has, are lanes
+    /// of their own: see [`StoreTimeline::is_inexact`].
+    pub inexact_apart: bool,
     /// Spans of time, ns, by their begins and apart from each other: only packets in one of them are needed, others may
     /// come. `None`: all are.
     pub within: Option<Vec<(i64, i64)>>,
@@ -89,7 +92,7 @@ pub struct Counted {
 impl Default for Means {
     /// One thread, no file.
     fn default() -> Means {
-        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: None, within: None, counts_only: false }
+        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: SpillFile::None, inexact_apart: false, within: None, counts_only: false }
     }
 }
 
@@ -105,6 +108,9 @@ pub struct StoreInterfaces {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lane {
     run: [u8; 16],
+    /// The run's own number of it.
+    lane: u32,
+    inexact: bool,
     link_type: LinkType,
 }
 
@@ -112,7 +118,7 @@ impl StoreInterfaces {
     /// The interface that a block of lane `lane` of the timeline calls `number`, as (run, number), with what is
     /// known of it.
     pub fn of(&self, lane: u32, number: u32) -> Option<(([u8; 16], u32), &HeadInterface)> {
-        let Lane { run, link_type } = *self.lanes.get(lane as usize)?;
+        let Lane { run, link_type, .. } = *self.lanes.get(lane as usize)?;
         Some(((run, number), self.known.get(&(run, link_type, number))?))
     }
 
@@ -135,7 +141,7 @@ impl StoreInterfaces {
         interfaces: impl IntoIterator<Item = HeadInterface>,
     ) -> StoreInterfaces {
         let mut all = self.clone();
-        all.lanes.extend(link_types.iter().map(|&link_type| Lane { run, link_type }));
+        all.lanes.extend((0..).zip(link_types).map(|(lane, &link_type)| Lane { run, lane, inexact: false, link_type }));
         let numbered = (0..).zip(interfaces);
         all.known.extend(numbered.map(|(number, known)| ((run, known.link_type, number), known)));
         all
@@ -313,7 +319,8 @@ impl StoreTimeline {
             work: Work::default(),
             counted: Counted::default(),
         };
-        let (mut plan, mut listings) = (Plan::default(), Vec::new());
+        let mut listings = Vec::new();
+        let mut plan = Plan { inexact_apart: means.inexact_apart, ..Plan::default() };
         for (store, listing) in stores {
             plan.lanes.give(store.id().0);
             timeline.planned().stores.push(store);
@@ -405,6 +412,12 @@ impl StoreTimeline {
             self.work.by_foot += 1;
         }
         self.pending = rest;
+    }
+
+    /// Whether the packets of this lane of the timeline are those of segments without exact numbers: see
+    /// [`Means::inexact_apart`].
+    pub fn is_inexact(&self, lane: u32) -> bool {
+        self.interfaces.lanes.get(lane as usize).is_some_and(|lane| lane.inexact)
     }
 
     /// What was counted without reading it, and doesn't come as packets: see [`Means::counts_only`].
@@ -556,8 +569,8 @@ impl StoreTimeline {
                 }
                 continue;
             }
-            let first =
-                plan.lane_begins.entry((foot.run_id, foot.lane)).or_insert((foot.min_ns, foot.link_type));
+            let lane = plan.lane_of(foot);
+            let first = plan.lane_begins.entry(lane).or_insert((foot.min_ns, foot.link_type));
             first.0 = first.0.min(foot.min_ns);
             plan.candidates.push((
                 foot.id(),
@@ -577,19 +590,18 @@ impl StoreTimeline {
     /// Numbers lanes by run, and chooses among copies.
     fn begin(&mut self, mut plan: Plan) {
         let mut runs: BTreeMap<[u8; 16], i64> = BTreeMap::new();
-        for ((run, _), (begin_ns, _)) in &plan.lane_begins {
+        for ((run, ..), (begin_ns, _)) in &plan.lane_begins {
             let first = runs.entry(*run).or_insert(*begin_ns);
             *first = (*first).min(*begin_ns);
         }
-        let mut order: Vec<_> =
-            plan.lane_begins.iter().map(|(&(run, lane), &(_, of))| (runs[&run], run, lane, of)).collect();
-        order.sort_unstable_by_key(|&(begin_ns, run, lane, _)| (begin_ns, run, lane));
-        let lanes: Vec<Lane> = order.iter().map(|&(_, run, _, link_type)| Lane { run, link_type }).collect();
-        let numbers: HashMap<([u8; 16], u32), u32> =
-            (0..).zip(&order).map(|(number, &(_, run, lane, _))| ((run, lane), number)).collect();
+        let mut order: Vec<(LaneId, LinkType)> =
+            plan.lane_begins.iter().map(|(&id, &(_, link_type))| (id, link_type)).collect();
+        order.sort_unstable_by_key(|&((run, lane, inexact), _)| (runs[&run], run, lane, inexact));
+        let lane = |&((run, lane, inexact), link_type): &_| Lane { run, lane, inexact, link_type };
+        let lanes: Vec<Lane> = order.iter().map(lane).collect();
+        let numbers: HashMap<LaneId, u32> = (0..).zip(&order).map(|(number, &(id, _))| (id, number)).collect();
         for segment in &mut self.segments {
-            let foot = &segment.facts.foot;
-            segment.lane = numbers[&(foot.run_id, foot.lane)];
+            segment.lane = numbers[&plan.lane_of(&segment.facts.foot)];
         }
         self.name_unknown(&mut plan);
         plan.candidates.sort_unstable();
@@ -771,7 +783,7 @@ impl StoreTimeline {
         self.pending.clear();
         self.loaders = None;
         let room_bytes = usize::MAX;
-        let merge = std::mem::replace(&mut self.merge, Merge::new(room_bytes, Spill::new(None)));
+        let merge = std::mem::replace(&mut self.merge, Merge::new(room_bytes, Spill::new(SpillFile::None)));
         let from_ns = merge.first().map_or(self.span.from_ns, |(time_ns, ..)| time_ns);
         let (to_ns, reason) = (self.span.to_ns, GapReason::Unreadable);
         self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
@@ -788,6 +800,9 @@ impl StoreTimeline {
     }
 }
 
+/// A run, its own number of a lane, and whether numbers don't say which packets of it a segment has.
+type LaneId = ([u8; 16], u32, bool);
+
 /// What is gathered before the first piece.
 #[derive(Default)]
 struct Plan {
@@ -798,12 +813,20 @@ struct Plan {
     /// Files that can't be read, or only in part, and of which their own bytes don't tell how much is missing: each
     /// with the number of its damage, and when that may have been.
     unbounded: Vec<(UnreadFile, usize, (i64, i64))>,
-    /// By run and lane: smallest time, link type.
-    lane_begins: BTreeMap<([u8; 16], u32), (i64, LinkType)>,
+    /// Smallest time and link type of each lane.
+    lane_begins: BTreeMap<LaneId, (i64, LinkType)>,
+    /// See [`Means::inexact_apart`].
+    inexact_apart: bool,
     /// By run and lane: of the segments that can't have a match the last one, and its file.
     skipped: BTreeMap<([u8; 16], u32), (usize, SegmentFacts)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
+}
+
+impl Plan {
+    fn lane_of(&self, foot: &Foot) -> LaneId {
+        (foot.run_id, foot.lane, self.inexact_apart && foot.left_out.packets > 0)
+    }
 }
 
 impl Timeline for StoreTimeline {
@@ -824,8 +847,8 @@ impl Timeline for StoreTimeline {
                 _ => {
                     let Stretch { lane, min_ns, first_packet, packets } =
                         self.merge.next(pending.map(|(rank, _)| rank))?;
-                    let Lane { run, .. } = *self.interfaces.lanes.get(lane as usize)?;
-                    let segment = SegmentId { run, lane, sequence: 0 };
+                    let Lane { run, lane: of_run, .. } = *self.interfaces.lanes.get(lane as usize)?;
+                    let segment = SegmentId { run, lane: of_run, sequence: 0 }; // perhaps of several
                     let packets = packets as u32;
                     return Some(Piece { segment, lane, first_packet, packets, min_ns, ordered: true });
                 }
@@ -840,17 +863,26 @@ impl Timeline for StoreTimeline {
         Some((time_ns, lane))
     }
 
-    /// Nothing is screened: all is [`Timeline::selected`].
-    fn screen(&mut self, _: &KeyTest, _: Option<u64>) -> Option<Matches> {
-        None
+    /// For whoever evaluates a filter of his own; else all is [`Timeline::selected`].
+    fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
+        let (places, _) = self.merge.lent();
+        let mut picked = Matches::none(places.len() as u32);
+        for (index, place) in (0..).zip(places) {
+            if always == Some(place.packet) || keys.matches(&place.key) {
+                picked.insert(index);
+            }
+        }
+        Some(picked)
     }
 
-    fn packets(&mut self, _: Matches) -> Packets<'_> {
-        Packets::default()
+    fn packets(&mut self, picked: Matches) -> Packets<'_> {
+        let (places, blocks) = self.merge.lent();
+        Packets::chosen(places, picked, blocks)
     }
 
     fn selected(&mut self) -> Option<Packets<'_>> {
-        Some(self.merge.packets())
+        let (places, blocks) = self.merge.lent();
+        Some(Packets::listed(places, blocks))
     }
 
     fn done(&mut self) {
@@ -866,7 +898,7 @@ impl Timeline for StoreTimeline {
             loaders.end();
         }
         self.pending.clear();
-        self.merge = Merge::new(0, Spill::new(None));
+        self.merge = Merge::new(0, Spill::new(SpillFile::None));
     }
 
     fn link_type(&self, lane: u32) -> Option<LinkType> {

@@ -345,6 +345,7 @@ pub fn begin(
         output: Arc::new(output),
         progress: Arc::new(Progress::default()),
         scans: bench.scans.clone(),
+        past: None,
         patience: None,
         clock: Arc::new(Turns(gate.clone())),
         evidence: Arc::default(),

@@ -72,8 +72,8 @@ impl Run {
     /// Makes one file of all windows, where that was asked for; why it lacks something that no dump lacks.
     fn write_together(&self) -> Option<Failure> {
         let output = &self.outputs.dump;
-        let report =
-            output.spool.as_ref()?.finish(output, &self.shared.ring, self.shared.dumps.shared_evidence())?;
+        let dumps = &self.shared.dumps;
+        let report = output.spool.as_ref()?.finish(output, dumps.interfaces(), dumps.shared_evidence())?;
         self.shared.events.log(Together(crate::summary::dump(&report)));
         report.error.map(|error| format!("the file of all windows is incomplete: {error}").into())
     }

@@ -7,6 +7,7 @@ use scope_folder::Folder;
 use scope_machine::limits;
 use scope_spelling::values::{parse_count, parse_size};
 use scope_store::fetch::Fetch;
+use scope_store::spill::SpillFile;
 use scope_store::timeline;
 use std::env;
 use std::ffi::OsStr;
@@ -112,7 +113,7 @@ impl Means {
         let reading = |_| timeline::Means {
             fetches: threads(),
             memory_bytes: self.memory_bytes as usize,
-            spill: self.spill().ok(),
+            spill: self.spill().map_or(SpillFile::None, SpillFile::Open),
             ..timeline::Means::default()
         };
         self.readings = (0..readings).map(reading).collect();

@@ -1,0 +1,363 @@
+//! What the stores of a run have of the past, for its dumps: the run's own packets that the ring has recycled, and
+//! those of earlier runs.
+//!
+//! ```text
+//! question: numbers of this run's lanes | times before this run
+//!    listing ─► segments with such numbers ─► StoreTimeline ─► Own:     what the ring lacks, by numbers
+//!            ─► segments of other runs     ─► StoreTimeline ─► Earlier: by time, up to the run's begin
+//! ```
+//! Lanes and interfaces of earlier runs get numbers behind those of the run, the same in all its dumps. An interface
+//! that is described as one that is known is that one.
+
+mod earlier;
+mod own;
+
+use crate::numbers::Numbers;
+pub(crate) use own::Seam;
+use scope_filter::Filter;
+use scope_folder::Folder;
+use scope_packet::{Clock, Gap, GapReason, LinkType, SegmentId, TimestampSource};
+use scope_ring::{Candidate, InterfaceEntry, Interfaces, KeyTest, Ring, Timeline};
+use scope_store::head::HeadInterface;
+use scope_store::listing::{self, Listed, Wanted};
+use scope_store::spill::SpillFile;
+use scope_store::timeline::{Means, StoreInterfaces};
+use scope_store::volume::Store;
+use scope_store::{Listing, Sift, StoreTimeline};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Dumps that read stores at once; others wait for them. Each holds some segments in memory.
+const READERS_MAX: usize = 2;
+/// Memory for what a dump reads of stores, bytes.
+const MEMORY_BYTES: usize = 128 << 20;
+/// Numbers of interfaces that only earlier runs had begin here.
+const INTERFACES_FROM: u32 = 1 << 24;
+/// A listing that lacks something is made again: a segment may have moved to the next file meanwhile.
+const LISTINGS_MIN: u32 = 2;
+/// So long after the one before it.
+const LIST_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The stores that a run writes, as its dumps read them.
+pub struct Past {
+    ring: Arc<Ring>,
+    volumes: Vec<Arc<Folder>>,
+    patience: Duration,
+    clock: Arc<dyn Clock>,
+    table: Mutex<Table>,
+    reading: Mutex<usize>,
+    read: Condvar,
+}
+
+/// Lanes and interfaces beside those of the ring.
+#[derive(Default)]
+struct Table {
+    lanes: Vec<(LaneKey, LinkType)>,
+    interfaces: Vec<InterfaceEntry>,
+    /// By run, link type, and the run's number.
+    numbers: BTreeMap<([u8; 16], LinkType, u32), u32>,
+}
+
+/// A lane that isn't one of the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LaneKey {
+    /// Of the run itself, packets without exact numbers.
+    Inexact(u32),
+    Earlier([u8; 16], u32),
+}
+
+/// What a dump asks.
+pub(crate) struct Question<'a> {
+    /// Its window begins here, ns.
+    pub from_ns: i64,
+    /// Numbers that the ring lacks, by lane.
+    pub numbers: &'a [Numbers],
+    /// Where the ring begins in each lane, so that a segment without exact numbers can be cut there. `None`: no such
+    /// segment is taken; of a lane: none that has to be cut.
+    pub seams: Option<Vec<Option<Seam>>>,
+    /// This run began here, ns: what earlier runs have up to there is asked for, too.
+    pub earlier_before_ns: Option<i64>,
+    /// What the dump keeps.
+    pub filter: &'a Filter,
+    /// Whether keys may exclude packets: not where one may be among them that belongs to the dump whatever its key.
+    pub by_keys: bool,
+}
+
+/// What the stores say.
+#[derive(Default)]
+pub(crate) struct Answer<'a> {
+    pub parts: Vec<Box<dyn Part + 'a>>,
+    /// Numbers of lanes that are in no segment, and why.
+    pub lacking: Vec<(u32, Range<u64>, GapReason)>,
+    /// Numbers of which at most so many packets were left out by a filter of the store.
+    pub left_out: Vec<(u32, Range<u64>, u64)>,
+}
+
+/// Packets of stores: a timeline, all of which is settled.
+pub(crate) trait Part: Timeline {
+    /// What couldn't be read by now, in words.
+    fn unread(&self) -> Vec<String>;
+}
+
+/// What answers for packets that the ring lacks: [`Past`], and in tests a model.
+pub(crate) trait Elsewhere {
+    /// Waits until fewer dumps than may read do so.
+    fn permit(&self) -> Option<Permit<'_>>;
+
+    /// Looks at what is there. Numbers that have no answer are lacking.
+    fn ask(&self, question: &Question<'_>) -> Answer<'_>;
+
+    /// Link type of a lane's packets; `None`: there is no such lane yet.
+    fn link_type(&self, lane: u32) -> Option<LinkType>;
+}
+
+/// One of at most [`READERS_MAX`].
+pub(crate) struct Permit<'a>(&'a Past);
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *self.0.reading.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.read.notify_one();
+    }
+}
+
+/// Packets whose keys a dump's filter may match; the filter itself is evaluated by the dump.
+struct Keyed {
+    filter: Filter,
+    by_keys: bool,
+}
+
+impl Sift for Keyed {
+    fn keys(&self, link_type: LinkType) -> KeyTest {
+        match self.by_keys {
+            true => crate::sieve::keys(&self.filter, link_type),
+            false => KeyTest::all(),
+        }
+    }
+
+    fn select(&self, _: SegmentId, _: LinkType, _: &[Candidate<'_>]) -> u64 {
+        u64::MAX
+    }
+
+    fn is_everything(&self) -> bool {
+        true
+    }
+}
+
+/// The volumes, listed.
+type Listings = Vec<(Store, Listing)>;
+
+impl Past {
+    /// Of the run with this ring, in the folders of its volumes. What these have given back to the ring is on their disk
+    /// after `patience` at most.
+    pub fn new(
+        ring: &Arc<Ring>,
+        volumes: Vec<Arc<Folder>>,
+        patience: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Past {
+        Past {
+            ring: ring.clone(),
+            volumes,
+            patience,
+            clock: clock.clone(),
+            table: Mutex::default(),
+            reading: Mutex::new(0),
+            read: Condvar::new(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the volumes have of this run, and of earlier ones.
+    fn list(&self, question: &Question<'_>) -> (Listings, Listings) {
+        let run = self.ring.run_id();
+        let begin_of_run = scope_store::name::begin_of_run(&run);
+        let is_own = |file: &Listed| match &file.contents {
+            Ok(contents) => contents.run_id == run,
+            Err(_) => file.name.run() == begin_of_run,
+        };
+        let (mut own, mut earlier) = (Vec::new(), Vec::new());
+        let keyed = Keyed { filter: question.filter.clone(), by_keys: question.by_keys };
+        let keys = |link_type| keyed.keys(link_type);
+        for folder in &self.volumes {
+            // A volume that is gone has nothing: its numbers are lacking.
+            let open = || Store::of(folder.again().ok()?).ok();
+            let (Some(store), Some(other)) = (open(), open()) else { continue };
+            let wanted = Wanted { keys: &keys, span_ns: None, threads: 1 };
+            let Ok((listings, _)) = listing::list_for(&[&store], &wanted) else { continue };
+            let Some(mut listing) = listings.into_iter().next() else { continue };
+            let (of_run, others) = std::mem::take(&mut listing.files).into_iter().partition(is_own);
+            let of_run = Listing {
+                volume: listing.volume,
+                is_written: listing.is_written,
+                files: of_run,
+                passed: Vec::new(),
+                heads: Vec::new(),
+                foreign: Default::default(),
+                unread: Vec::new(),
+            };
+            own.push((store, of_run));
+            earlier.push((other, Listing { files: others, ..listing }));
+        }
+        (own, earlier)
+    }
+
+    /// What reading the stores for a dump may use: one thread, no io_uring, since that could not be made any more. What
+    /// has no room in memory goes into a file without a name on a volume.
+    fn means(&self) -> Means {
+        let volume = self.volumes.first().cloned();
+        let make = move || volume.ok_or(io::ErrorKind::NotFound)?.unnamed();
+        Means {
+            memory_bytes: MEMORY_BYTES,
+            spill: SpillFile::Made(Box::new(make)),
+            inexact_apart: true,
+            ..Means::default()
+        }
+    }
+
+    /// The lane that stands for one that isn't of the ring.
+    fn lane(&self, key: LaneKey, link_type: LinkType) -> u32 {
+        let mut table = self.table();
+        let at = table.lanes.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            table.lanes.push((key, link_type));
+            table.lanes.len() - 1
+        });
+        self.ring.lanes_max() + at as u32
+    }
+
+    /// Gives the interfaces of other runs their numbers.
+    fn describe(&self, interfaces: &StoreInterfaces, link_types: impl Iterator<Item = LinkType>) {
+        let known = self.ring.interfaces_from(0);
+        let mut table = self.table();
+        for link_type in link_types {
+            for ((run, number), interface) in interfaces.all(link_type) {
+                if run == self.ring.run_id() || table.numbers.contains_key(&(run, link_type, number)) {
+                    continue;
+                }
+                let entry = entry_of(interface, link_type);
+                let is_it = |other: &InterfaceEntry| {
+                    (other.link_type, &other.name, &other.description)
+                        == (link_type, &entry.name, &entry.description)
+                };
+                let of_ring = known.iter().position(is_it).map(|at| at as u32);
+                let earlier =
+                    || table.interfaces.iter().position(is_it).map(|at| INTERFACES_FROM + at as u32);
+                let here = of_ring.or_else(earlier).unwrap_or_else(|| {
+                    table.interfaces.push(entry.clone());
+                    INTERFACES_FROM + table.interfaces.len() as u32 - 1
+                });
+                table.numbers.insert((run, link_type, number), here);
+            }
+        }
+    }
+}
+
+impl Elsewhere for Past {
+    fn permit(&self) -> Option<Permit<'_>> {
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.read.wait_while(reading, |reading| *reading >= READERS_MAX);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+        Some(Permit(self))
+    }
+
+    fn ask(&self, question: &Question<'_>) -> Answer<'_> {
+        let until = self.clock.monotonic() + self.patience;
+        for listing in 1.. {
+            let (own, earlier) = self.list(question);
+            let mut answer = self.own(question, own);
+            let may_come = answer.lacking.iter().any(|(_, _, reason)| *reason == GapReason::NotStored);
+            if may_come && (listing < LISTINGS_MIN || self.clock.monotonic() < until) {
+                self.clock.wait(LIST_AGAIN_AFTER, &std::thread::sleep);
+                continue;
+            }
+            if let Some(begin_ns) = question.earlier_before_ns {
+                let part = self.earlier(question, begin_ns, earlier);
+                answer.parts.extend(part.map(|part| Box::new(part) as Box<dyn Part>));
+            }
+            return answer;
+        }
+        Answer::default()
+    }
+
+    fn link_type(&self, lane: u32) -> Option<LinkType> {
+        match lane.checked_sub(self.ring.lanes_max()) {
+            None => (lane < self.ring.lanes()).then(|| self.ring.lane_info(lane).link_type),
+            Some(at) => self.table().lanes.get(at as usize).map(|(_, link_type)| *link_type),
+        }
+    }
+}
+
+/// An interface of an earlier run as this run would have registered it, as far as its description tells.
+fn entry_of(interface: &HeadInterface, link_type: LinkType) -> InterfaceEntry {
+    let said = |key: &str| interface.description.split("; ").find_map(|part| part.strip_prefix(key));
+    let sources = [
+        TimestampSource::Hardware,
+        TimestampSource::Kernel,
+        TimestampSource::File,
+        TimestampSource::Generator,
+    ];
+    let timestamps =
+        said("timestamps ").and_then(|name| sources.into_iter().find(|known| known.name() == name));
+    InterfaceEntry {
+        lane: said("lane ").and_then(|lane| lane.parse().ok()).unwrap_or(0),
+        link_type,
+        name: interface.name.clone(),
+        snap_len: said("snap length ").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
+        timestamps: timestamps.unwrap_or(TimestampSource::File),
+        description: interface.description.clone(),
+    }
+}
+
+/// The run's own, and those of earlier runs whose packets dumps have met.
+impl Interfaces for Past {
+    fn interface(&self, number: u32) -> Option<InterfaceEntry> {
+        match number.checked_sub(INTERFACES_FROM) {
+            None => self.ring.interface(number),
+            Some(at) => self.table().interfaces.get(at as usize).cloned(),
+        }
+    }
+
+    fn interfaces_from(&self, from: u32) -> Vec<InterfaceEntry> {
+        self.ring.interfaces_from(from)
+    }
+
+    fn of_type(&self, link_type: LinkType) -> Vec<(u32, InterfaceEntry)> {
+        let table = self.table();
+        let earlier = (INTERFACES_FROM..).zip(table.interfaces.iter().cloned());
+        let earlier = earlier.filter(|(_, entry)| entry.link_type == link_type);
+        self.ring.of_type(link_type).into_iter().chain(earlier).collect()
+    }
+
+    fn number_of(&self, lane: u32, number: u32) -> u32 {
+        let Some(at) = lane.checked_sub(self.ring.lanes_max()) else { return number };
+        let table = self.table();
+        match table.lanes.get(at as usize) {
+            Some((LaneKey::Earlier(run, _), link_type)) => {
+                table.numbers.get(&(*run, *link_type, number)).copied().unwrap_or(u32::MAX)
+            }
+            _ => number,
+        }
+    }
+}
+
+/// Gaps of a store in the words of a dump: there "evicted" is the ring, and "disk" the dump's own.
+fn of_store(gap: Gap) -> Gap {
+    let reason = match gap.reason {
+        GapReason::Evicted => GapReason::Deleted,
+        GapReason::Disk => GapReason::NotStored,
+        other => other,
+    };
+    Gap { reason, ..gap }
+}
+
+/// What couldn't be read of a store, in words, from a place in its list on.
+fn unread(timeline: &StoreTimeline, from: usize) -> Vec<String> {
+    let damages = timeline.damages().get(from..).unwrap_or_default();
+    damages.iter().map(|damaged| damaged.fault.to_string()).collect()
+}

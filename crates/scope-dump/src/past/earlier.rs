@@ -1,0 +1,202 @@
+//! The packets of earlier runs out of the stores of a run, up to the time at which it began.
+//!
+//! ```text
+//! run 1 |-----------|      run 2 |-----|         this run |------
+//!                   └ not recorded ┘   └ not recorded  ┘
+//! ```
+//! Nothing of them is told by numbers of this run: capture time says what belongs to a window. What an earlier run
+//! stamped later than this one began is another era's, as behind a step of the clock in one run.
+
+use super::{Elsewhere, Keyed, LaneKey, Listings, Part, Past, Question, of_store, unread};
+use scope_packet::{Gap, GapReason, LinkType, SegmentId};
+use scope_ring::{KeyTest, Matches, Packets, Piece, Settled, Timeline};
+use scope_store::StoreTimeline;
+use scope_store::listing::{Contents, Listed};
+use scope_store::timeline::Span;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Packets of earlier runs.
+pub(super) struct Earlier<'a> {
+    past: &'a Past,
+    timeline: StoreTimeline,
+    begin_ns: i64,
+    /// What is known before anything is read: where no run was going, what was deleted, left out or isn't here.
+    gaps: Vec<Gap>,
+    heard_ns: i64,
+}
+
+/// One run.
+struct Of {
+    span_ns: (i64, i64),
+    /// Its first packets are gone: its first file, or what its lanes had in front.
+    is_cut: bool,
+}
+
+impl Past {
+    /// What earlier runs have of the window before `begin_ns`; `None`: nothing.
+    pub(super) fn earlier<'a>(
+        &'a self,
+        question: &Question<'_>,
+        begin_ns: i64,
+        stores: Listings,
+    ) -> Option<Earlier<'a>> {
+        let span = Span { from_ns: question.from_ns, to_ns: begin_ns.saturating_sub(1) };
+        let files = || stores.iter().flat_map(|(_, listing)| &listing.files);
+        let contents = || files().filter_map(|file| file.contents.as_ref().ok());
+        let runs = runs(contents());
+        let touches = |(min_ns, max_ns): (i64, i64)| min_ns <= span.to_ns && max_ns >= span.from_ns;
+        let is_unread = |file: &Listed| file.contents.is_err() && file.name.first_ns() <= span.to_ns;
+        let has_any = runs.values().any(|run| touches(run.span_ns))
+            || files().any(is_unread)
+            || stores.iter().any(|(_, listing)| !listing.unread.is_empty());
+        if span.to_ns < span.from_ns || !has_any {
+            return None;
+        }
+        let mut gaps = between(&runs, span);
+        let mut told = HashSet::new();
+        for contents in contents().filter(|contents| contents.filter != question.filter.text()) {
+            for foot in contents.segments.iter().map(|segment| &segment.foot) {
+                let of_window = touches((foot.min_ns, foot.max_ns)) && foot.left_out.packets > 0;
+                if of_window && told.insert(foot.id()) {
+                    let (from_ns, to_ns) = (foot.min_ns.max(span.from_ns), foot.max_ns.min(span.to_ns));
+                    let (reason, lost_max) = (GapReason::LeftOut, Some(foot.left_out.packets));
+                    gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max });
+                }
+            }
+        }
+        let mut set_back: Option<(i64, u64)> = None;
+        for foot in contents().flat_map(|contents| &contents.segments).map(|segment| &segment.foot) {
+            if foot.packets > 0 && foot.max_ns >= begin_ns {
+                let (max_ns, packets) = set_back.unwrap_or((foot.max_ns, 0));
+                set_back = Some((max_ns.max(foot.max_ns), packets + u64::from(foot.packets)));
+            }
+        }
+        // The clock was set back since: what was stamped later is none of this window.
+        gaps.extend(set_back.map(|(to_ns, packets)| {
+            let (reason, lost_max) = (GapReason::ClockStep, Some(packets));
+            Gap { from_ns: begin_ns, to_ns, reason, lost_min: 0, lost_max }
+        }));
+        let keys = Keyed { filter: question.filter.clone(), by_keys: question.by_keys };
+        let timeline = StoreTimeline::new(stores, span, Arc::new(keys), self.means(), Arc::default());
+        for (partial, most) in timeline.partial() {
+            let touched = runs.get(&partial.run_id).filter(|run| touches(run.span_ns));
+            gaps.extend(touched.map(|run| {
+                let (from_ns, to_ns) = (run.span_ns.0.max(span.from_ns), run.span_ns.1.min(span.to_ns));
+                let lost_max = Some(*most).filter(|most| *most > 0);
+                Gap { from_ns, to_ns, reason: GapReason::NotStored, lost_min: 0, lost_max }
+            }));
+        }
+        let interfaces = timeline.interfaces();
+        let link_types: HashSet<LinkType> = (0..).map_while(|lane| timeline.link_type(lane)).collect();
+        self.describe(&interfaces, link_types.into_iter());
+        let first_ns = runs.values().map(|run| run.span_ns.0).min().unwrap_or(begin_ns);
+        let heard_ns = first_ns.max(span.from_ns);
+        Some(Earlier { past: self, timeline, begin_ns, gaps, heard_ns })
+    }
+}
+
+/// From when to when each run has packets.
+fn runs<'a>(contents: impl Iterator<Item = &'a Contents>) -> BTreeMap<[u8; 16], Of> {
+    let mut runs: BTreeMap<[u8; 16], Of> = BTreeMap::new();
+    let mut firsts: BTreeMap<([u8; 16], u32), u64> = BTreeMap::new();
+    for contents in contents {
+        if let Some(span_ns) = contents.span_ns() {
+            let run = runs.entry(contents.run_id).or_insert(Of { span_ns, is_cut: false });
+            run.span_ns = (run.span_ns.0.min(span_ns.0), run.span_ns.1.max(span_ns.1));
+        }
+        for foot in contents.segments.iter().map(|segment| &segment.foot) {
+            let first = firsts.entry((foot.run_id, foot.lane)).or_insert(foot.first_packet);
+            *first = foot.first_packet.min(*first);
+        }
+    }
+    for ((run, _), _) in firsts.iter().filter(|(_, first)| **first > 0) {
+        if let Some(run) = runs.get_mut(run) {
+            run.is_cut = true;
+        }
+    }
+    runs
+}
+
+/// The parts of a span in which no run has packets.
+fn between(runs: &BTreeMap<[u8; 16], Of>, Span { from_ns, to_ns }: Span) -> Vec<Gap> {
+    let mut sorted: Vec<&Of> = runs.values().collect();
+    sorted.sort_by_key(|run| run.span_ns);
+    let gap = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };
+    let (mut gaps, mut up_to_ns) = (Vec::new(), from_ns);
+    for run in sorted {
+        let (first_ns, last_ns) = run.span_ns;
+        if first_ns > up_to_ns && up_to_ns <= to_ns {
+            // In front of what is left of a run stood what was deleted, as far back as anybody knows.
+            let reason = if run.is_cut { GapReason::Deleted } else { GapReason::NotRecorded };
+            gaps.push(gap(up_to_ns, (first_ns - 1).min(to_ns), reason));
+        }
+        up_to_ns = up_to_ns.max(last_ns.saturating_add(1));
+    }
+    if up_to_ns <= to_ns {
+        gaps.push(gap(up_to_ns, to_ns, GapReason::NotRecorded));
+    }
+    gaps
+}
+
+impl Timeline for Earlier<'_> {
+    fn settle(&mut self, to_ns: i64) -> Settled {
+        self.timeline.settle(to_ns)
+    }
+
+    fn look(&mut self, to_ns: i64, last: bool) {
+        self.timeline.look(to_ns, last);
+    }
+
+    fn next(&mut self) -> Option<Piece> {
+        let piece = self.timeline.next()?;
+        let SegmentId { run, lane, .. } = piece.segment;
+        let lane = self.past.lane(LaneKey::Earlier(run, lane), self.timeline.link_type(piece.lane)?);
+        Some(Piece { lane, ..piece })
+    }
+
+    fn next_place(&self) -> Option<(i64, u32)> {
+        self.timeline.next_place().map(|(min_ns, _)| (min_ns, 0))
+    }
+
+    fn screen(&mut self, keys: &KeyTest, _: Option<u64>) -> Option<Matches> {
+        self.timeline.screen(keys, None)
+    }
+
+    fn packets(&mut self, picked: Matches) -> Packets<'_> {
+        self.timeline.packets(picked)
+    }
+
+    fn done(&mut self) {
+        self.timeline.done();
+    }
+
+    fn wait(&mut self, _: i64) {}
+
+    fn end(&mut self) {
+        self.timeline.end();
+    }
+
+    fn link_type(&self, lane: u32) -> Option<LinkType> {
+        self.past.link_type(lane)
+    }
+
+    /// From the first packet that any of these runs has.
+    fn heard(&self) -> Option<(i64, i64)> {
+        Some((self.heard_ns, self.begin_ns.saturating_sub(1)))
+    }
+
+    fn missing(&self, to_ns: i64) -> Vec<Gap> {
+        let of_store =
+            self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1))).into_iter().map(of_store);
+        of_store.chain(self.gaps.iter().copied()).collect()
+    }
+}
+
+impl Part for Earlier<'_> {
+    fn unread(&self) -> Vec<String> {
+        // A file may be damaged that has nothing of the window.
+        let concerns = self.missing(i64::MAX).iter().any(|gap| gap.reason == GapReason::Unreadable);
+        if concerns { unread(&self.timeline, 0) } else { Vec::new() }
+    }
+}
