@@ -52,7 +52,7 @@ pub enum Verb {
     /// Write packets of a store into files for other programs
     Export(ExportArgs),
     /// Find packets in stores and capture files: as a capture, a line each, a count, a top list or a timeline
-    Query(QueryArgs),
+    Query(Box<QueryArgs>),
     /// Put capture files into a store
     Import(ImportArgs),
     /// Show what a store has

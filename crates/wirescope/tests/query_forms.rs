@@ -416,3 +416,51 @@ fn the_window_of_a_dump_is_a_span_that_can_be_made_wider() {
     assert_eq!(done.code(), Some(2));
     assert!(words(&done.stderr).contains("states no window"), "{}", done.stderr);
 }
+
+#[test]
+fn what_others_are_wanted_around_and_cannot_be_read_is_missing() {
+    let place = Place::new();
+    let mut input = Capture::ethernet("eth0");
+    for number in 0..2000i64 {
+        let port = if number == 1000 { 60_000 } else { 53 };
+        let payload = if number == 1000 { *b"the one that is damaged" } else { [7; 23] };
+        let to = std::net::SocketAddr::from(([10, 0, 0, 2], port));
+        let udp = frame::udp("10.0.0.1:1000".parse().unwrap(), to, &payload);
+        input.insert(Record::new(1_700_000_000 * S + number * MS, frame::ethernet(&[], 0x0800, &udp)));
+    }
+    keep(&place, &input);
+    let asked = [
+        "query",
+        "--store",
+        "store",
+        "--around",
+        "udp port 60000",
+        "--before",
+        "1ms",
+        "--after",
+        "1ms",
+        "--count",
+    ];
+    let count = |code: i32| -> Value {
+        let mut command = wirescope(&[&asked[..], &["--json"]].concat());
+        command.current_dir(place.root());
+        let done = finish(command);
+        assert_eq!(done.code(), Some(code), "{}", done.stderr);
+        serde_json::from_str(&done.stdout).unwrap()
+    };
+    assert_eq!(count(0)["packets"], 3);
+    let day = run::names(&place.path("store")).into_iter().find(|name| name.starts_with("20")).unwrap();
+    let folder = place.path("store").join(day);
+    let file = folder.join(&run::names(&folder)[0]);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(23).position(|window| window == b"the one that is damaged").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let answer = count(1);
+    assert_eq!(answer["packets"], 0, "{answer}");
+    assert_eq!(
+        (&answer["missing"][0]["reason"], &answer["missing"][0]["lost_max"]),
+        (&"unreadable".into(), &1.into()),
+        "{answer}"
+    );
+}

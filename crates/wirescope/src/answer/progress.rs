@@ -36,12 +36,16 @@ pub fn during<T>(
 }
 
 fn show(what: &str, part: &(dyn Fn() -> Option<f64> + Sync), is_done: &mpsc::Receiver<()>) {
+    let goes_on = || is_done.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout);
+    if !goes_on() {
+        return; // so short that nobody would see it
+    }
     let bar = ProgressBar::new(WHOLE as u64);
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta} left") {
         bar.set_style(style);
     }
     bar.set_message(what.to_string());
-    while is_done.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+    while goes_on() {
         if let Some(part) = part() {
             bar.set_position((part.clamp(0.0, 1.0) * WHOLE) as u64);
         }
