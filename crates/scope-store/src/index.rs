@@ -15,11 +15,12 @@
 //! bytes long lets it be written with O_DIRECT.
 
 use crate::checks::Hash;
-use scope_packet::pcapng::{BLOCK_BYTES_MIN, INDEX, le32};
+use scope_packet::pcapng::{INDEX, le32};
 use scope_packet::segment::Foot;
 use scope_ring::{Summary, SummaryForm};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -78,6 +79,9 @@ fn version_of(form: SummaryForm) -> u8 {
         SummaryForm::Second => VERSION,
     }
 }
+
+/// A block is read in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// What the index says of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -426,41 +430,72 @@ struct Block<T> {
     before: u32,
 }
 
-/// Makes of each entry of a block what `make` makes of it. The check in `block` is cleared.
-fn read_block<T>(
-    block: &mut [u8],
+/// Makes of each entry of a block of `total` bytes what `make` makes of it. The block is read piece by piece, so that what
+/// is hashed and looked at is still in the processor's cache.
+fn read_block<T, E>(
+    (from, total): (u64, usize),
+    buffer: &mut Vec<u8>,
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     make: &impl Fn(EntryBytes<'_>) -> Option<T>,
-) -> Result<Block<T>, IndexError> {
-    let total = block.len();
-    if total < BLOCK_BYTES_MIN || le32(block, 0) != INDEX {
-        return Err(IndexError::None);
+) -> Result<Result<Block<T>, IndexError>, E> {
+    let mut at = total.min(PIECE_BYTES);
+    buffer.resize(buffer.len().max(at), 0);
+    let begin = &mut buffer[..at];
+    read(from, begin)?;
+    if le32(begin, 0) != INDEX {
+        return Ok(Err(IndexError::None));
     }
-    if total < frame_bytes(SummaryForm::First) || block[8..15] != MAGIC {
-        return Err(IndexError::Damaged("it doesn't begin like one"));
+    if begin[8..15] != MAGIC {
+        return Ok(Err(IndexError::Damaged("it doesn't begin like one")));
     }
-    let version = block[15];
-    let Some(form) = form_of(version) else { return Err(IndexError::Newer(version)) };
-    let check: [u8; 8] = std::array::from_fn(|at| block[CHECK_AT + at]);
-    block[CHECK_AT..CHECK_AT + 8].fill(0);
-    if XxHash3_64::oneshot(block).to_le_bytes() != check {
-        return Err(IndexError::Damaged("its checksum differs"));
-    }
-    if le32(block, 4) as usize != total || le32(block, total - 4) as usize != total {
-        return Err(IndexError::Damaged("its lengths differ"));
-    }
-    let (count, summary_bytes) = (le32(block, 16) as usize, le32(block, 20) as usize);
+    let (version, before) = (begin[15], le32(begin, 24));
+    let Some(form) = form_of(version) else { return Ok(Err(IndexError::Newer(version))) };
+    let check: [u8; 8] = std::array::from_fn(|at| begin[CHECK_AT + at]);
+    begin[CHECK_AT..CHECK_AT + 8].fill(0);
+    let mut hasher = XxHash3_64::new();
+    hasher.write(begin);
+    let (count, summary_bytes) = (le32(begin, 16) as usize, le32(begin, 20) as usize);
     let entry_bytes = SUMMARY_AT + summary_bytes;
-    let room = block.get(fixed_bytes(form)..total - 4);
-    let entries = count.checked_mul(entry_bytes).and_then(|bytes| room?.get(..bytes));
-    let entries = entries.ok_or(IndexError::Damaged("it has more entries than room"))?;
-    let read = |bytes| {
-        let (facts, summary): (&[u8; SUMMARY_AT], &[u8]) = <[u8]>::split_first_chunk(bytes)?;
-        form.is_length(summary.len()).then_some(())?;
-        make(EntryBytes { facts, form, summary })
+    let end = count.checked_mul(entry_bytes).and_then(|bytes| bytes.checked_add(fixed_bytes(form)));
+    let end = end.filter(|&end| end <= total - 4);
+    // What else is wrong counts only if the checksum holds.
+    let mut wrong = match end {
+        _ if le32(begin, 4) as usize != total => Some("its lengths differ"),
+        None => Some("it has more entries than room"),
+        Some(_) if count > 0 && !form.is_length(summary_bytes) => Some("an entry can't be read"),
+        Some(_) => None,
     };
-    let read: Option<Vec<T>> = entries.chunks_exact(entry_bytes).map(read).collect();
-    let entries = read.ok_or(IndexError::Damaged("an entry can't be read"))?;
-    Ok(Block { entries, version, before: le32(block, 24) })
+    let end = end.unwrap_or(0);
+    let mut entries = Vec::with_capacity(if wrong.is_none() { count } else { 0 });
+    // Of the block, `next` is where the next entry begins, and `base` what stands first in the buffer.
+    let (mut next, mut base) = (fixed_bytes(form), 0);
+    loop {
+        while wrong.is_none() && next < end && next + entry_bytes <= at {
+            let bytes = &buffer[next - base..][..entry_bytes];
+            let facts: Option<(&[u8; SUMMARY_AT], &[u8])> = bytes.split_first_chunk();
+            match facts.and_then(|(facts, summary)| make(EntryBytes { facts, form, summary })) {
+                Some(made) => entries.push(made),
+                None => wrong = Some("an entry can't be read"),
+            }
+            next += entry_bytes;
+        }
+        if at == total {
+            break;
+        }
+        let held = if wrong.is_none() && next < end { next - base..at - base } else { 0..0 };
+        let (kept, piece) = (held.len(), PIECE_BYTES.min(total - at));
+        buffer.copy_within(held, 0);
+        buffer.resize(buffer.len().max(kept + piece), 0);
+        let more = &mut buffer[kept..kept + piece];
+        read(from + at as u64, more)?;
+        hasher.write(more);
+        base = at - kept;
+        at += piece;
+    }
+    if hasher.finish().to_le_bytes() != check {
+        return Ok(Err(IndexError::Damaged("its checksum differs")));
+    }
+    Ok(wrong.map_or(Ok(Block { entries, version, before }), |wrong| Err(IndexError::Damaged(wrong))))
 }
 
 /// Reads the whole index out of the last bytes of a file, all its index blocks at least.
@@ -483,7 +518,7 @@ pub fn read_from_end<E>(
     make_from_end(within, &mut Vec::new(), read, |entry| entry.entry())
 }
 
-/// The same, with what `make` makes of each entry; blocks are read into `buffer`, each by one read.
+/// The same, with what `make` makes of each entry; `buffer` is memory for it.
 pub(crate) fn make_from_end<T, E>(
     within: Range<u64>,
     buffer: &mut Vec<u8>,
@@ -500,9 +535,7 @@ pub(crate) fn make_from_end<T, E>(
         let total = block_bytes(closing);
         let from = total.and_then(|total| end.checked_sub(total as u64)).filter(|&from| from >= within.start);
         let Some(from) = from else { return Ok(Err(IndexError::None)) };
-        buffer.resize((end - from) as usize, 0);
-        read(from, buffer)?;
-        let block = match read_block(buffer, &make) {
+        let block = match read_block((from, (end - from) as usize), buffer, &mut read, &make)? {
             Ok(read) => read,
             Err(cause) => return Ok(Err(cause)),
         };

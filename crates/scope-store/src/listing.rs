@@ -277,6 +277,12 @@ pub fn list_for(
     work.files = named.len() as u64;
     work.names_ns = begun.elapsed().as_nanos() as u64;
     let begun = Instant::now();
+    // What keys a link type has is worked out once, not for each file.
+    let types: BTreeSet<LinkType> = named.iter().filter_map(|named| named.name.link_type()).collect();
+    let known: BTreeMap<LinkType, KeyTest> =
+        types.into_iter().map(|link_type| (link_type, (wanted.keys)(link_type))).collect();
+    let keys = |link_type| known.get(&link_type).cloned().unwrap_or_else(|| (wanted.keys)(link_type));
+    let wanted = &Wanted { keys: &keys, ..*wanted };
     let mut look = Look { stores, wanted, named, found: Vec::new() };
     look.read_cards();
     work.cards_ns = begun.elapsed().as_nanos() as u64;
