@@ -248,6 +248,6 @@ pub fn explained(listed: &ListingWork, work: &Work, captured: Option<(u64, u64)>
     if let Some((packets, taken)) = captured {
         words.push(format!("{} of capture files read, {taken} kept", counted(packets, "packet")));
     }
-    words.push(format!("{:.3} s", begun.elapsed().as_secs_f64()));
+    words.push(format!("{:.6} s", begun.elapsed().as_secs_f64()));
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));
 }

@@ -19,7 +19,7 @@ const KEY_COLUMN: u32 = 0x8000_0002;
 const HEAD: u32 = 0x8000_0003;
 /// Whether a question that reads whole segments loses only the packets of a damaged page, as one that goes by keys
 /// does; else it loses the segment.
-const PAGES_ALONE: bool = false;
+const PAGES_ALONE: bool = true;
 
 /// A packet by its time, bytes and length.
 type Identity = (i64, Vec<u8>, u32);
