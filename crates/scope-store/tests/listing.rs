@@ -10,7 +10,8 @@ use scope_store::index::{self, Entry};
 use scope_store::lanes::Partial;
 use scope_store::listing::{self, Wanted};
 use scope_store::name::FileName;
-use scope_store::timeline::{Damaged, Span, StoreTimeline};
+use scope_store::sift::Everything;
+use scope_store::timeline::{Damaged, Means, Span, StoreTimeline};
 use scope_store::volume::{Place, Store, Volume, VolumeId};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -205,7 +206,7 @@ fn said(paths: &[PathBuf], span: Span, is_short: bool, threads: usize) -> (Said,
     let (listings, work) = listing::list_for(&open, &Wanted { keys: &keys, span_ns, threads }).unwrap();
     let stores = stores.into_iter().zip(listings).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let timeline = StoreTimeline::new(stores, span, &keys, 1 << 20, stop);
+    let timeline = StoreTimeline::new(stores, span, Arc::new(Everything), Means::default(), stop);
     let said = (
         timeline.missing(i64::MAX),
         timeline.partial().to_vec(),
