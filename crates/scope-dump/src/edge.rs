@@ -136,6 +136,7 @@ impl<'a> Edge<'a> {
         // Behind a step of the clock what was before belongs to another era, this run's or not.
         let heard = self.timeline.heard().map_or(self.wanted.hit_ns, |heard| heard.0);
         let began_ns = Some(heard).filter(|began_ns| era == 0 && from_ns < *began_ns);
+        let began_ns = began_ns.filter(|_| self.past.may_have_earlier(from_ns));
         if began_ns.is_none() && numbers.iter().all(Numbers::is_empty) {
             return;
         }
@@ -205,6 +206,7 @@ impl<'a> Edge<'a> {
             self.began_ns = earlier_before_ns;
         }
         self.parts.extend(parts.into_iter().map(|part| Reading { part, ended: false }));
+        self.give_way();
     }
 
     /// Asks the stores for what the ring has recycled since; whether there was anything.

@@ -7,6 +7,13 @@ use std::ops::Range;
 pub(crate) struct Numbers(Vec<Range<u64>>);
 
 impl Numbers {
+    /// Those of one span.
+    pub(crate) fn of(span: Range<u64>) -> Numbers {
+        let mut numbers = Numbers::default();
+        numbers.add(span);
+        numbers
+    }
+
     /// Its spans.
     pub(crate) fn spans(&self) -> &[Range<u64>] {
         &self.0

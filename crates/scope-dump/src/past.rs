@@ -27,6 +27,7 @@ use scope_store::{Listing, Sift, StoreTimeline};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +48,9 @@ pub struct Past {
     volumes: Vec<Arc<Folder>>,
     patience: Duration,
     clock: Arc<dyn Clock>,
+    /// The latest time that earlier runs have, ns: nobody but this run writes its volumes. `i64::MAX`: not known yet, or
+    /// something can't be read.
+    earlier_until_ns: AtomicI64,
     table: Mutex<Table>,
     reading: Mutex<usize>,
     read: Condvar,
@@ -112,6 +116,9 @@ pub(crate) trait Elsewhere {
 
     /// Link type of a lane's packets; `None`: there is no such lane yet.
     fn link_type(&self, lane: u32) -> Option<LinkType>;
+
+    /// Whether earlier runs may have packets from this time on, ns.
+    fn may_have_earlier(&self, from_ns: i64) -> bool;
 }
 
 /// One of at most [`READERS_MAX`].
@@ -164,6 +171,7 @@ impl Past {
             volumes,
             patience,
             clock: clock.clone(),
+            earlier_until_ns: AtomicI64::new(i64::MAX),
             table: Mutex::default(),
             reading: Mutex::new(0),
             read: Condvar::new(),
@@ -259,6 +267,10 @@ impl Past {
 }
 
 impl Elsewhere for Past {
+    fn may_have_earlier(&self, from_ns: i64) -> bool {
+        self.earlier_until_ns.load(Ordering::Relaxed) >= from_ns
+    }
+
     fn permit(&self) -> Option<Permit<'_>> {
         let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.read.wait_while(reading, |reading| *reading >= READERS_MAX);

@@ -330,7 +330,7 @@ impl RingTimeline {
             let (mut spans, mut exact) = (Vec::new(), Vec::new());
             for (&from, &(to, is_exact)) in &missing.spans {
                 let (from, to) = (from.max(of_era.start), to.min(of_era.end));
-                let numbers = Numbers::from_iter([from..to.max(from)]).without(elsewhere);
+                let numbers = Numbers::of(from..to.max(from)).without(elsewhere);
                 exact.extend(numbers.spans().iter().map(|_| is_exact));
                 spans.extend(numbers.spans().iter().cloned());
             }

@@ -112,6 +112,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         exec: None,
         patience: None,
         filter_engine: FilterEngine::Interpreter,
+        past: None,
         clock: Arc::new(SystemClock::new()),
         threads: Arc::new(SystemThreads),
     };

@@ -157,6 +157,10 @@ impl Elsewhere for Model {
     fn link_type(&self, _: u32) -> Option<LinkType> {
         Some(LinkType::ETHERNET)
     }
+
+    fn may_have_earlier(&self, _: i64) -> bool {
+        false
+    }
 }
 
 impl Timeline for ModelPart {

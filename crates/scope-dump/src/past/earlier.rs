@@ -15,6 +15,7 @@ use scope_store::listing::{Contents, Listed};
 use scope_store::timeline::Span;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Packets of earlier runs.
 pub(super) struct Earlier<'a> {
@@ -45,6 +46,13 @@ impl Past {
         let files = || stores.iter().flat_map(|(_, listing)| &listing.files);
         let contents = || files().filter_map(|file| file.contents.as_ref().ok());
         let runs = runs(contents());
+        let is_whole = files().all(|file| file.contents.is_ok())
+            && stores.iter().all(|(_, listing)| listing.unread.is_empty())
+            && stores.len() == self.volumes.len();
+        if is_whole {
+            let until_ns = runs.values().map(|run| run.span_ns.1).max();
+            self.earlier_until_ns.store(until_ns.unwrap_or(i64::MIN), Ordering::Relaxed);
+        }
         let touches = |(min_ns, max_ns): (i64, i64)| min_ns <= span.to_ns && max_ns >= span.from_ns;
         let is_unread = |file: &Listed| file.contents.is_err() && file.name.first_ns() <= span.to_ns;
         let has_any = runs.values().any(|run| touches(run.span_ns))

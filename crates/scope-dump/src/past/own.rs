@@ -117,7 +117,7 @@ fn take(
             return false;
         };
         if foot.left_out.packets > 0 {
-            let reaches_over = !Numbers::from_iter([span.clone()]).without(numbers).is_empty();
+            let reaches_over = !Numbers::of(span.clone()).without(numbers).is_empty();
             let seam = question.seams.as_ref().and_then(|seams| seams.get(lane)?.as_ref());
             let can_be_cut = numbers.contains(span.start) && seam.is_some();
             if question.seams.is_none() || reaches_over && !can_be_cut {

@@ -49,6 +49,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
         exec: None,
         patience: None,
         filter_engine: FilterEngine::Interpreter,
+        past: None,
         clock: clock.clone(),
         threads: Arc::new(SystemThreads),
     };
