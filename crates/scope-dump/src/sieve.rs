@@ -7,8 +7,8 @@ use scope_ring::search::PATTERNS_MAX;
 use scope_ring::{Candidate, KeyTest};
 use scope_store::Sift;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// From so many packets on a filter runs as machine code: making it takes as long as interpreting it for
 /// about so many, and of a thousand dumps that begin at once most never evaluate so many.

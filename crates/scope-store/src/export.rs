@@ -295,7 +295,8 @@ impl<'a> Export<'a> {
             from_ns => from_ns,
         });
         let bytes = if record.is_empty() { block.len() } else { record.len() };
-        let is_full = self.parts.get(&link_type).map(|part| self.is_full(part, bytes as u64, time_ns, begin_ns));
+        let is_full =
+            self.parts.get(&link_type).map(|part| self.is_full(part, bytes as u64, time_ns, begin_ns));
         if is_full != Some(false) {
             let (mut number, mut from_ns) = (1, self.question.span.from_ns);
             if let Some(part) = self.parts.remove(&link_type) {

@@ -18,6 +18,7 @@
 //! | [`listing`], `neighbours` | what a store has, looked at cheaply; which files outside of a span it needs all the same |
 //! | [`lanes`] | what lanes lack |
 //! | [`timeline`] | the packets of a span out of stores |
+//! | `interfaces` | the interfaces of an answer's packets |
 //! | [`sift`], [`fetch`] | what is asked of packets; reads that are under way |
 //! | `loaders`, `load`, `sparse` | threads that read ahead; one segment on its way; one read in part |
 //! | `merge`, [`spill`] | packets of many segments in one order; those that have no room in memory |
@@ -48,6 +49,7 @@ pub mod hold;
 pub mod hpcap;
 pub mod imports;
 pub mod index;
+mod interfaces;
 pub mod inventory;
 pub mod io;
 pub mod lanes;
@@ -86,6 +88,6 @@ pub use file::{StoreError, write_ring};
 pub use listing::Listing;
 pub use report::{Amount, VolumeReport, VolumeState};
 pub use segment::{SegmentFault, Statistics, StoredSegment};
-pub use stored::{Facts, State, StoredError, StoredFile};
 pub use sift::Sift;
+pub use stored::{Facts, State, StoredError, StoredFile};
 pub use timeline::StoreTimeline;

@@ -12,15 +12,15 @@
 
 use crate::checks::{self, Hash, PAGE_BYTES};
 use crate::fetch::{Fetched, read_exact};
+use crate::interfaces::StoreInterfaces;
 use crate::listing::{self, SegmentFacts};
 use crate::segment::StoredSegment;
-use crate::sift::{SIFTED_MAX, Sift};
+use crate::sift::{SIFTED_MAX, Sift, Span};
 use crate::sparse::{self, Tail};
-use crate::timeline::{Span, StoreInterfaces};
-use scope_packet::pcapng::PacketBlock;
-use scope_packet::{KeyEntry, LinkType};
 use scope_packet::key::KEY_ENTRY_BYTES;
+use scope_packet::pcapng::PacketBlock;
 use scope_packet::segment::FOOT_BYTES;
+use scope_packet::{KeyEntry, LinkType};
 use scope_ring::{Candidate, Column, KeyTest, Place};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -224,8 +224,8 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use crate::spill::{SpillFile, block_of};
+    use proptest::prelude::*;
     use scope_packet::KeyEntry;
     use scope_ring::Packets;
 
@@ -287,7 +287,9 @@ mod tests {
         let mut merge = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
         let most = 2 * RUNS_MAX as u64 + 10;
         for number in 0..most {
-            merge.add(0, loaded(&[(number as i64, number), (10_000 - number as i64, 10_000 - number)])).unwrap();
+            merge
+                .add(0, loaded(&[(number as i64, number), (10_000 - number as i64, 10_000 - number)]))
+                .unwrap();
             assert!(merge.runs <= RUNS_MAX);
         }
         let mut found = Vec::new();

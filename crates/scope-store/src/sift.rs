@@ -3,6 +3,15 @@
 use scope_packet::{LinkType, SegmentId};
 use scope_ring::{Candidate, KeyTest};
 
+/// Which packets are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// From this time on, ns.
+    pub from_ns: i64,
+    /// Up to this time, ns, which belongs to it.
+    pub to_ns: i64,
+}
+
 /// A question's filter, for packets of any link type.
 ///
 /// A trait, since the room that makes filters of texts lies beside this one. It is called for up to 64 packets at

@@ -198,7 +198,9 @@ impl Run {
     /// Finds the whole records among what was read; the bytes that they take.
     fn parse(&mut self) -> usize {
         let mut at = 0;
-        while let Some(bytes) = record_bytes(&self.blocks[at..]).filter(|bytes| at + bytes <= self.blocks.len()) {
+        while let Some(bytes) =
+            record_bytes(&self.blocks[at..]).filter(|bytes| at + bytes <= self.blocks.len())
+        {
             let head = &self.blocks[at..at + HEAD_BYTES];
             let word = |from: usize| u64::from_ne_bytes(head[from..from + 8].try_into().unwrap_or_default());
             let mut key = [0; KEY_ENTRY_BYTES];

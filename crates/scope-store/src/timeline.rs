@@ -16,6 +16,7 @@
 use crate::fetch::Fetch;
 use crate::head::HeadInterface;
 use crate::index::IndexError;
+use crate::interfaces::Lane;
 use crate::lanes::{Lack, Lanes, Partial, UnreadFile};
 use crate::listing::{self, Listed, Listing, SegmentFacts};
 use crate::load::{self, Effort, Loaded, Outcome, Wanted};
@@ -41,6 +42,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use crate::interfaces::StoreInterfaces;
+pub use crate::sift::Span;
+
 /// Memory for a question, unless another size is given.
 pub const MEMORY_BYTES: usize = 256 << 20;
 /// The least that a question needs.
@@ -49,15 +53,6 @@ pub const MEMORY_BYTES_MIN: usize = 64 << 20;
 const AHEAD_BYTES_MAX: usize = 32 << 20;
 /// Files that stay open from the beginning: they are read to their end even if retention deletes them.
 const OPEN_MAX: usize = 512;
-
-/// Which packets are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// From this time on, ns.
-    pub from_ns: i64,
-    /// Up to this time, ns, which belongs to it.
-    pub to_ns: i64,
-}
 
 /// What a question may use.
 #[derive(Debug)]
@@ -92,72 +87,14 @@ pub struct Counted {
 impl Default for Means {
     /// One thread, no file.
     fn default() -> Means {
-        Means { fetches: vec![Fetch::plain()], memory_bytes: MEMORY_BYTES, spill: SpillFile::None, inexact_apart: false, within: None, counts_only: false }
-    }
-}
-
-/// The interfaces of all runs, by lane of the timeline.
-#[derive(Clone, Debug, Default)]
-pub struct StoreInterfaces {
-    /// By run, link type and the run's number.
-    known: BTreeMap<([u8; 16], LinkType, u32), HeadInterface>,
-    lanes: Vec<Lane>,
-}
-
-/// A lane of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lane {
-    run: [u8; 16],
-    /// The run's own number of it.
-    lane: u32,
-    inexact: bool,
-    link_type: LinkType,
-}
-
-impl StoreInterfaces {
-    /// The interface that a block of lane `lane` of the timeline calls `number`, as (run, number), with what is
-    /// known of it.
-    pub fn of(&self, lane: u32, number: u32) -> Option<(([u8; 16], u32), &HeadInterface)> {
-        let Lane { run, link_type, .. } = *self.lanes.get(lane as usize)?;
-        Some(((run, number), self.known.get(&(run, link_type, number))?))
-    }
-
-    /// Whether an interface that a packet of this segment names is known.
-    pub(crate) fn check(&self, foot: &Foot, number: u32) -> io::Result<()> {
-        match self.known.contains_key(&(foot.run_id, foot.link_type, number)) {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "a packet has interface {number}, which no head describes"
-            ))),
+        Means {
+            fetches: vec![Fetch::plain()],
+            memory_bytes: MEMORY_BYTES,
+            spill: SpillFile::None,
+            inexact_apart: false,
+            within: None,
+            counts_only: false,
         }
-    }
-
-    /// The same with those of another source of packets, whose lanes follow behind its own: a link type each, and
-    /// its interfaces by number.
-    pub fn with(
-        &self,
-        run: [u8; 16],
-        link_types: &[LinkType],
-        interfaces: impl IntoIterator<Item = HeadInterface>,
-    ) -> StoreInterfaces {
-        let mut all = self.clone();
-        all.lanes.extend((0..).zip(link_types).map(|(lane, &link_type)| Lane { run, lane, inexact: false, link_type }));
-        let numbered = (0..).zip(interfaces);
-        all.known.extend(numbered.map(|(number, known)| ((run, known.link_type, number), known)));
-        all
-    }
-
-    /// How many lanes there are.
-    pub fn lanes(&self) -> u32 {
-        self.lanes.len() as u32
-    }
-
-    /// All that may have packets of this link type, as (run, number).
-    pub fn all(&self, link_type: LinkType) -> impl Iterator<Item = (([u8; 16], u32), &HeadInterface)> {
-        let of_type = self.known.iter().filter(move |((_, of, _), _)| *of == link_type);
-        of_type
-            .filter(|(_, interface)| interface.has_packets())
-            .map(|((run, _, number), known)| ((*run, *number), known))
     }
 }
 
@@ -417,7 +354,7 @@ impl StoreTimeline {
     /// Whether the packets of this lane of the timeline are those of segments without exact numbers: see
     /// [`Means::inexact_apart`].
     pub fn is_inexact(&self, lane: u32) -> bool {
-        self.interfaces.lanes.get(lane as usize).is_some_and(|lane| lane.inexact)
+        self.interfaces.all_lanes().get(lane as usize).is_some_and(|lane| lane.inexact)
     }
 
     /// What was counted without reading it, and doesn't come as packets: see [`Means::counts_only`].
@@ -432,7 +369,8 @@ impl StoreTimeline {
 
     /// Begins to read.
     fn read(&mut self, sift: Arc<dyn Sift>, fetches: Vec<Fetch>, room_bytes: usize) {
-        let types: BTreeSet<LinkType> = self.interfaces.lanes.iter().map(|lane| lane.link_type).collect();
+        let types: BTreeSet<LinkType> =
+            self.interfaces.all_lanes().iter().map(|lane| lane.link_type).collect();
         let tests = types.into_iter().map(|link_type| (link_type, sift.keys(link_type)));
         let keys = tests.filter(|(_, test)| *test != KeyTest::all()).collect();
         let (span, interfaces) = (self.span, self.interfaces.clone());
@@ -599,7 +537,8 @@ impl StoreTimeline {
         order.sort_unstable_by_key(|&((run, lane, inexact), _)| (runs[&run], run, lane, inexact));
         let lane = |&((run, lane, inexact), link_type): &_| Lane { run, lane, inexact, link_type };
         let lanes: Vec<Lane> = order.iter().map(lane).collect();
-        let numbers: HashMap<LaneId, u32> = (0..).zip(&order).map(|(number, &(id, _))| (id, number)).collect();
+        let numbers: HashMap<LaneId, u32> =
+            (0..).zip(&order).map(|(number, &(id, _))| (id, number)).collect();
         for segment in &mut self.segments {
             segment.lane = numbers[&plan.lane_of(&segment.facts.foot)];
         }
@@ -625,7 +564,7 @@ impl StoreTimeline {
         lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts, true));
         let passed = plan.skipped.values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot));
         passed.for_each(|(file, facts)| self.look_behind(*file, facts, false));
-        self.interfaces = Arc::new(StoreInterfaces { known: plan.interfaces, lanes });
+        self.interfaces = Arc::new(StoreInterfaces::new(plan.interfaces, lanes));
     }
 
     /// Says how much is missing of files that can't be read, or only in part: as much as the numbers of the lanes say,
@@ -788,7 +727,8 @@ impl StoreTimeline {
         let (to_ns, reason) = (self.span.to_ns, GapReason::Unreadable);
         self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
         let fault = Fault::of("tmp").cause(format!("packets that wait for their turn have no room: {cause}"));
-        let fault = fault.remedy("give a folder with more room, or more memory (--memory), or a shorter span");
+        let fault =
+            fault.remedy("give a folder with more room, or more memory (--memory), or a shorter span");
         self.damages.push(Damaged { fault, store: PathBuf::new(), packets: None, is_cut: false });
     }
 
@@ -847,7 +787,7 @@ impl Timeline for StoreTimeline {
                 _ => {
                     let Stretch { lane, min_ns, first_packet, packets } =
                         self.merge.next(pending.map(|(rank, _)| rank))?;
-                    let Lane { run, lane: of_run, .. } = *self.interfaces.lanes.get(lane as usize)?;
+                    let Lane { run, lane: of_run, .. } = *self.interfaces.all_lanes().get(lane as usize)?;
                     let segment = SegmentId { run, lane: of_run, sequence: 0 }; // perhaps of several
                     let packets = packets as u32;
                     return Some(Piece { segment, lane, first_packet, packets, min_ns, ordered: true });
@@ -902,7 +842,7 @@ impl Timeline for StoreTimeline {
     }
 
     fn link_type(&self, lane: u32) -> Option<LinkType> {
-        self.interfaces.lanes.get(lane as usize).map(|lane| lane.link_type)
+        self.interfaces.all_lanes().get(lane as usize).map(|lane| lane.link_type)
     }
 
     fn heard(&self) -> Option<(i64, i64)> {

@@ -117,7 +117,7 @@ impl Asking<'_> {
             2 => (Some(one), None, false),
             3 => (None, Some(one), false),
             4 => (Some(one), Some(one), false),
-            5 => (Some(one + 30 * far_ns), Some(one + 31 * far_ns), false),
+            5 => (Some(one - 31 * far_ns), Some(one - 30 * far_ns), false),
             6 => {
                 let within_ns = 1_000_000 * (1 + random.below(900) as i64);
                 (Some(one - within_ns), Some(one + within_ns), true)

@@ -61,10 +61,14 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
     place.open_to_all();
     fs::create_dir(place.path("disk")).unwrap();
     let disk = Disk::mount(Kind::Own(96), &place.path("disk")).unwrap();
-    let input = Conversations { packets: 30_000, seed: 5, payload_max: 1200, ..Conversations::default() }.capture();
+    let input =
+        Conversations { packets: 30_000, seed: 5, payload_max: 1200, ..Conversations::default() }.capture();
     let (source, store) = (place.source(&input), place.path("disk/store"));
-    let store_options = ["--store", store.to_str().unwrap(), "--store-file", "8MiB", "--store-budget", "60MiB"];
-    place.summary(&[&["--source", &source, "--segment", "64KiB", "--ring", "16MiB"], &store_options[..]].concat());
+    let store_options =
+        ["--store", store.to_str().unwrap(), "--store-file", "8MiB", "--store-budget", "60MiB"];
+    place.summary(
+        &[&["--source", &source, "--segment", "64KiB", "--ring", "16MiB"], &store_options[..]].concat(),
+    );
     let whole = query(&place, &["-w", "whole.pcapng"]);
     assert_eq!(whole.code(), Some(0), "{}", whole.stderr);
 
@@ -77,7 +81,9 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
         assert_eq!(done.code(), Some(1), "'{filter}': {}", done.stderr);
         let found = oracle::read(place.path("part.pcapng")).unwrap().capture;
         let expected = counts(&input);
-        assert!(counts(&found).iter().all(|(packet, count)| expected.get(packet).is_some_and(|of| count <= of)));
+        assert!(
+            counts(&found).iter().all(|(packet, count)| expected.get(packet).is_some_and(|of| count <= of))
+        );
         assert!(found.packets.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
 
         let count = query(&place, &[filter, "--count", "--json", "--from", "@0"]);

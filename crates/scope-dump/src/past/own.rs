@@ -9,10 +9,10 @@ use crate::numbers::Numbers;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
 use scope_ring::{Candidate, KeyTest, Matches, Packets, Piece, Settled, Timeline};
-use scope_store::{Sift, StoreTimeline};
 use scope_store::lanes::Lanes;
 use scope_store::listing::Contents;
 use scope_store::timeline::Span;
+use scope_store::{Sift, StoreTimeline};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
