@@ -10,6 +10,7 @@
 
 mod uring;
 
+use crate::checks::PAGE_BYTES;
 use rustix::io::ReadWriteFlags;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -142,6 +143,31 @@ pub fn read_exact(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> io::Re
             Err(error) if refuses(flags, &error) => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+/// As [`read_exact`], of a disk that refuses some blocks: pages that can't be read (EIO) are filled with ones, which no
+/// check lets pass.
+///
+/// # Errors
+/// Whatever else the system says.
+pub fn read_what_can_be(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let is_refused = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
+    match read_exact(file, offset, buffer) {
+        Err(error) if is_refused(&error) => {}
+        read => return read,
+    }
+    // Pages as they lie in the file: the first one may be a part of one.
+    let (mut at, mut rest) = (offset, buffer);
+    while !rest.is_empty() {
+        let len = (PAGE_BYTES - at as usize % PAGE_BYTES).min(rest.len());
+        let (page, behind) = rest.split_at_mut(len);
+        match read_exact(file, at, page) {
+            Err(error) if is_refused(&error) => page.fill(0xff),
+            read => read?,
+        }
+        (at, rest) = (at + len as u64, behind);
     }
     Ok(())
 }

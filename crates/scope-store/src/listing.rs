@@ -13,6 +13,7 @@
 //! passed over isn't looked for.
 
 use crate::checks::Hash;
+use crate::fetch::read_what_can_be;
 use crate::head::HeadInterface;
 use crate::index::{self, Card, IndexError, LanePart, lane_parts};
 use crate::name::{FileName, begin_of_run, is_day};
@@ -30,7 +31,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -452,7 +452,7 @@ impl Look<'_> {
             let opened = hands.open(self.stores, named);
             let card = opened.and_then(|file| {
                 let len = file.metadata()?.len();
-                index::read_card(len, |at, into: &mut [u8]| file.read_exact_at(into, at))
+                index::read_card(len, |at, into: &mut [u8]| read_what_can_be(&file, at, into))
             });
             // An error is stated when the file is looked into.
             let passed = card.ok().flatten().filter(|card| {

@@ -11,7 +11,7 @@
 //! only packets that lie in those which fail are missing.
 
 use crate::checks::{self, Hash, PAGE_BYTES};
-use crate::fetch::{Fetched, read_exact};
+use crate::fetch::{Fetched, read_exact, read_what_can_be};
 use crate::interfaces::StoreInterfaces;
 use crate::listing::{self, SegmentFacts};
 use crate::segment::StoredSegment;
@@ -274,12 +274,8 @@ impl Loading {
         self.effort.read_bytes += run.bytes.len() as u64;
         if fetched.result.is_err() {
             run.bytes.resize(run.pages.len() * PAGE_BYTES, 0);
-            for (page, number) in run.bytes.chunks_exact_mut(PAGE_BYTES).zip(run.pages.clone()) {
-                // What isn't read is no page that was written, and fails its check.
-                if read_exact(&self.file, self.facts.offset + (number * PAGE_BYTES) as u64, page).is_err() {
-                    page.fill(0);
-                }
-            }
+            let offset = self.facts.offset + (run.pages.start * PAGE_BYTES) as u64;
+            read_what_can_be(&self.file, offset, &mut run.bytes)?;
         }
         pages.left -= 1;
         if pages.left > 0 {

@@ -9,6 +9,7 @@
 //! It takes no lock and changes nothing; several threads may read segments of one file at once.
 
 use crate::checks::{self, Damage, Hash};
+use crate::fetch::read_what_can_be;
 use crate::head::{HEAD_ALIGN, HEAD_BYTES_MAX, Head, HeadError};
 use crate::index::{self, EntryBytes, IndexError};
 use crate::segment::{SegmentFault, StoredSegment, foot_of};
@@ -22,7 +23,6 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Without a head, a foot is looked for in so many bytes: those of the largest segment, behind a head of the
@@ -205,7 +205,7 @@ impl StoredFile {
         let mut foot_page = [0; FOOT_BYTES];
         let mut offset = self.head_bytes;
         while self.segment_bytes != 0 && offset + self.segment_bytes as u64 <= self.bytes {
-            self.file.read_exact_at(&mut foot_page, offset + (self.segment_bytes - FOOT_BYTES) as u64)?;
+            read_what_can_be(&self.file, offset + (self.segment_bytes - FOOT_BYTES) as u64, &mut foot_page)?;
             let whole = self.state == State::Older || checks::foot_is_whole(&foot_page, self.segment_bytes);
             match foot_of(&foot_page, self.segment_bytes) {
                 Ok(foot) if whole => {
@@ -296,7 +296,7 @@ impl StoredFile {
         while at < hole.end {
             let total = (hole.end - at).min(slot.len() as u64) as usize;
             let slot = &mut slot[..total];
-            self.file.read_exact_at(slot, at)?;
+            read_what_can_be(&self.file, at, slot)?;
             let whole = total >= BLOCK_BYTES_MIN
                 && le32(slot, 0) == PADDING
                 && [le32(slot, 4), le32(slot, total - 4)] == [total as u32; 2]
@@ -338,7 +338,7 @@ impl StoredFile {
     /// Reads the bytes of the slot at `offset` as they stand there.
     pub fn read_slot(&self, offset: u64, into: &mut Vec<u8>) -> io::Result<()> {
         into.resize(self.segment_bytes, 0);
-        self.file.read_exact_at(into, offset)
+        read_what_can_be(&self.file, offset, into)
     }
 }
 
@@ -347,7 +347,7 @@ fn read_head(file: &File, bytes: u64) -> Result<(Head, u64), StoredError> {
     let mut first = HEAD_BYTES_FIRST;
     loop {
         let mut start = vec![0; bytes.min(first as u64) as usize];
-        file.read_exact_at(&mut start, 0)?;
+        read_what_can_be(file, 0, &mut start)?;
         let more = start.len() < bytes.min(HEAD_BYTES_MAX as u64) as usize;
         match Head::read(&start) {
             Err(HeadError::Incomplete) if more => first *= 4,
@@ -371,14 +371,14 @@ pub(crate) fn head_of(file: &File) -> Result<Head, StoredError> {
 
 /// Whether a file of which no head block was found ends in an index.
 fn has_index(file: &File, bytes: u64) -> io::Result<bool> {
-    let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    let read = |offset: u64, into: &mut [u8]| read_what_can_be(file, offset, into);
     Ok(!matches!(index::read_from_end(0..bytes, read)?, Err(IndexError::None)))
 }
 
 /// What is known of a file whose head can't be read: a head, where it ends, and if all of it is known, the first
 /// byte of it that is changed. `None`: nothing shows that it is a file of the store.
 fn instead_of_head(file: &File, bytes: u64) -> io::Result<Option<(Head, u64, Option<usize>)>> {
-    let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    let read = |offset: u64, into: &mut [u8]| read_what_can_be(file, offset, into);
     let first = match index::read_from_end(0..bytes, read)? {
         Ok((entries, _)) => entries.into_iter().next().and_then(|entry| {
             let form = entry.summary.form();
@@ -400,7 +400,7 @@ fn instead_of_head(file: &File, bytes: u64) -> io::Result<Option<(Head, u64, Opt
     // In front of the first segment may be slots that were given up.
     let head_bytes = align + (offset - align) % segment_bytes as u64;
     let mut damaged = vec![0; head_bytes as usize];
-    file.read_exact_at(&mut damaged, 0)?;
+    read_what_can_be(file, 0, &mut damaged)?;
     let mended = Head::mend(&damaged).filter(|(head, _)| {
         (head.run_id, head.link_type, head.segment_bytes as usize)
             == (foot.run_id, foot.link_type, segment_bytes)
@@ -432,7 +432,7 @@ fn first_foot(file: &File, bytes: u64) -> io::Result<Option<(Foot, usize, u64)>>
     let mut page = [0; FOOT_BYTES];
     let mut at = 0;
     while at + FOOT_BYTES as u64 <= bytes.min(LOOKED_AT_MAX) {
-        file.read_exact_at(&mut page, at)?;
+        read_what_can_be(file, at, &mut page)?;
         let end = at + FOOT_BYTES as u64;
         let found = segment_sizes().find_map(|size| {
             let foot = foot_of(&page, size).ok().filter(|_| checks::foot_is_whole(&page, size))?;
@@ -449,7 +449,7 @@ fn first_foot(file: &File, bytes: u64) -> io::Result<Option<(Foot, usize, u64)>>
 /// The size of the first segment of a file without a head block; 0 where there is none.
 fn first_segment_bytes(file: &File, from: u64, bytes: u64) -> Result<usize, StoredError> {
     let mut first = vec![0; (bytes - from).min(SEGMENT_BYTES_MAX as u64) as usize];
-    file.read_exact_at(&mut first, from)?;
+    read_what_can_be(file, from, &mut first)?;
     let mut at = 0;
     while let Some(rest) = first.get(at..).filter(|rest| rest.len() >= BLOCK_BYTES_MIN) {
         let (kind, total) = (le32(rest, 0), le32(rest, 4) as usize);
@@ -478,7 +478,7 @@ fn read_index(
     link_type: LinkType,
     reading: &mut Reading<'_>,
 ) -> io::Result<Result<(Vec<Facts>, u64), IndexError>> {
-    let read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    let read = |offset: u64, into: &mut [u8]| read_what_can_be(file, offset, into);
     let keys = reading.keys.map(|keys| keys(link_type));
     let make = |entry: EntryBytes<'_>| {
         let (offset, foot, hash) = entry.facts()?;
