@@ -161,7 +161,7 @@ impl Asking<'_> {
         }
         list.seek(SeekFrom::Start(0))?;
         let mut command = Command::new("tcpdump");
-        command.args(["-n", "-V", "-"]).stdin(list);
+        command.args(["-n", "-Z", "root", "-V", "-"]).stdin(list);
         Ok(command)
     }
 }

@@ -189,6 +189,24 @@ impl Lanes {
         self.links.range(behind).next().is_none()
     }
 
+    /// Whether the first packets of a run may be where nobody looks: in volumes that weren't given, or in files that
+    /// can't be read.
+    pub fn may_begin_elsewhere(&self, run: &[u8; 16]) -> bool {
+        let begin = begin_of_run(run);
+        self.partial().iter().any(|partial| partial.run_id == *run)
+            || self.unread.keys().any(|(unread, ..)| *unread == begin)
+    }
+
+    /// Runs of which the first packets of a lane are in no file.
+    pub fn cut_runs(&self) -> BTreeSet<[u8; 16]> {
+        let mut firsts: BTreeMap<LaneId, u64> = BTreeMap::new();
+        for &(run, lane, _, first_packet) in self.places.keys() {
+            let first = firsts.entry((run, lane)).or_insert(first_packet);
+            *first = first_packet.min(*first);
+        }
+        firsts.into_iter().filter(|(_, first)| *first > 0).map(|((run, _), _)| run).collect()
+    }
+
     /// Runs with volumes that weren't given.
     pub fn partial(&self) -> Vec<Partial> {
         let partial = self.volumes.iter().map(|(&run_id, volumes)| {

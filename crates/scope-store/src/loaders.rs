@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Segments that one thread has under way.
-const UNDER_WAY_MAX: usize = 16;
+const UNDER_WAY_MAX: usize = 8;
 
 /// Opens the file of a segment, by its number in the list of segments.
 pub(crate) type Open = dyn Fn(usize) -> io::Result<Arc<File>> + Send + Sync;

@@ -271,6 +271,7 @@ impl StoreTimeline {
             for passed in &listing.passed {
                 plan.lanes.add_passed(listing.volume.0, passed);
                 timeline.hear(passed.span_ns);
+                plan.reach(passed.run_id, passed.span_ns);
             }
             for run in &listing.heads {
                 plan.lanes.add_run(run);
@@ -287,6 +288,7 @@ impl StoreTimeline {
         // What a damaged file may have had is missing, also if another volume may have had it.
         let is_told = |lack: &&Lack| !lack.is_elsewhere || lack.unread.is_some();
         timeline.losses.add(lacks.iter().filter(is_told).map(|lack| lack.gap));
+        timeline.losses.add(plan.between_runs(span));
         let touch = |lack: &&Lack| lack.is_elsewhere && timeline.touches((lack.gap.from_ns, lack.gap.to_ns));
         let elsewhere = |run_id| {
             let of_run = lacks.iter().filter(touch).filter(|lack| lack.run_id == run_id);
@@ -447,6 +449,7 @@ impl StoreTimeline {
         plan.lanes.add(store, &contents);
         let whole = contents.span_ns();
         self.hear(whole);
+        plan.reach(contents.run_id, whole);
         if let Some(cause) = contents.index {
             let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), until_ns));
             // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody
@@ -757,6 +760,8 @@ struct Plan {
     lane_begins: BTreeMap<LaneId, (i64, LinkType)>,
     /// See [`Means::inexact_apart`].
     inexact_apart: bool,
+    /// From when to when each run has packets, ns.
+    runs: BTreeMap<[u8; 16], (i64, i64)>,
     /// By run and lane: of the segments that can't have a match the last one, and its file.
     skipped: BTreeMap<([u8; 16], u32), (usize, SegmentFacts)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
@@ -764,6 +769,39 @@ struct Plan {
 }
 
 impl Plan {
+    /// A run has packets of these times.
+    fn reach(&mut self, run: [u8; 16], span_ns: Option<(i64, i64)>) {
+        let Some((min_ns, max_ns)) = span_ns else { return };
+        let known = self.runs.entry(run).or_insert((min_ns, max_ns));
+        *known = (known.0.min(min_ns), known.1.max(max_ns));
+    }
+
+    /// The parts of a span between the packets of runs, and in front of them where a begin was asked for: nobody says
+    /// that a run was going. In front of a run whose begin is gone stood what was deleted.
+    fn between_runs(&self, span: Span) -> Vec<Gap> {
+        let cut = self.lanes.cut_runs();
+        let mut runs: Vec<((i64, i64), &[u8; 16])> =
+            self.runs.iter().map(|(run, span_ns)| (*span_ns, run)).collect();
+        runs.sort_unstable();
+        let mut gaps = Vec::new();
+        let mut up_to_ns = (span.from_ns > 0).then_some(span.from_ns - 1);
+        for ((first_ns, last_ns), run) in runs {
+            let is_behind = |up_to_ns: &i64| up_to_ns.saturating_add(1) < first_ns;
+            if let Some(before_ns) = up_to_ns.filter(is_behind)
+                && !self.lanes.may_begin_elsewhere(run)
+            {
+                let (reason, lost_max) = match cut.contains(run) {
+                    true => (GapReason::Evicted, None), // of a store: deleted
+                    false => (GapReason::NotRecorded, Some(0)),
+                };
+                let (from_ns, to_ns) = (before_ns + 1, first_ns - 1);
+                gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max });
+            }
+            up_to_ns = up_to_ns.max(Some(last_ns));
+        }
+        gaps
+    }
+
     fn lane_of(&self, foot: &Foot) -> LaneId {
         (foot.run_id, foot.lane, self.inexact_apart && foot.left_out.packets > 0)
     }

@@ -79,12 +79,6 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
         let _ = fs::remove_file(place.path("part.pcapng"));
         let done = query(&place, &[filter, "-w", "part.pcapng"]);
         assert_eq!(done.code(), Some(1), "'{filter}': {}", done.stderr);
-        eprintln!(
-            "{filter}: {} of {} {}",
-            oracle::read(place.path("part.pcapng")).unwrap().capture.packets.len(),
-            input.packets.len(),
-            done.stderr
-        );
         let found = oracle::read(place.path("part.pcapng")).unwrap().capture;
         let expected = counts(&input);
         assert!(

@@ -126,6 +126,11 @@ fn runs<'a>(contents: impl Iterator<Item = &'a Contents>) -> BTreeMap<[u8; 16], 
     runs
 }
 
+/// Whether the store's answer says of a gap that it lies between runs.
+fn is_between(gap: &Gap) -> bool {
+    gap.reason == GapReason::NotRecorded || gap.reason == GapReason::Evicted && gap.lost_max.is_none()
+}
+
 /// The parts of a span in which no run has packets.
 fn between(runs: &BTreeMap<[u8; 16], Of>, Span { from_ns, to_ns }: Span) -> Vec<Gap> {
     let mut sorted: Vec<&Of> = runs.values().collect();
@@ -195,8 +200,9 @@ impl Timeline for Earlier<'_> {
     }
 
     fn missing(&self, to_ns: i64) -> Vec<Gap> {
-        let of_store =
-            self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1))).into_iter().map(of_store);
+        let missing = self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1)));
+        // What lies between runs is known better here: also behind the last one.
+        let of_store = missing.into_iter().filter(|gap| !is_between(gap)).map(of_store);
         of_store.chain(self.gaps.iter().copied()).collect()
     }
 }
