@@ -25,6 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+/// Indexes are read one after another by each thread, which waits for the disk meanwhile: so many go on for one thread
+/// that reads packets.
+const LISTERS_A_THREAD: usize = 4;
+
 /// A span as the command line has it: its two ends, or a time and how far around it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpanWords<'a> {
@@ -156,6 +160,7 @@ pub fn look(
     span: Span,
     threads: usize,
 ) -> Result<(Vec<(Store, Listing)>, ListingWork), Fault> {
+    let threads = threads * LISTERS_A_THREAD;
     let wanted = Wanted { keys, span_ns: Some((span.from_ns, span.to_ns)), threads };
     let open: Vec<&Store> = stores.iter().map(|(store, _)| store).collect();
     let listed = listing::list_for(&open, &wanted);
