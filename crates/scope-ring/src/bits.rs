@@ -34,7 +34,7 @@ fn places(len: usize, key: u64, count: u32) -> impl Iterator<Item = usize> {
     let mixed = mixed(key);
     let (first, step) = ((mixed >> 32) as u32, mixed as u32 | 1);
     let place = move |number: u32| u64::from(first.wrapping_add(step.wrapping_mul(number)));
-    (0..count).map(move |number| (place(number) * (len as u64 * 8) >> 32) as usize)
+    (0..count).map(move |number| ((place(number) * (len as u64 * 8)) >> 32) as usize)
 }
 
 /// Puts a key into a Bloom filter, with `count` bits.

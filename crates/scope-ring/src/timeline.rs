@@ -148,6 +148,7 @@ pub struct Packets<'a> {
     walk: Walk<'a>,
 }
 
+#[allow(clippy::large_enum_variant)] // one a piece, on the stack: a box would cost more
 enum Walk<'a> {
     Picked { first_packet: u64, picked: Picked<'a, Matches> },
     Listed { places: std::slice::Iter<'a, Place>, blocks: &'a [u8] },

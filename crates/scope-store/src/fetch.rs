@@ -1,8 +1,8 @@
 //! Reads of stores' files that a question has under way: many at once by io_uring, or one after another.
 //!
 //! ```text
-//! begin ──► io_uring ──► kernel ──► next        several reads of several segments at once
-//! begin ──► a list   ──► pread  ──► next        where io_uring isn't had
+//! begin ──► io_uring ──► kernel ──► finish       several reads of several segments at once
+//! begin ──► a list   ──► pread  ──► finish       where io_uring isn't had
 //! ```
 //! A read takes what the page cache has, and leaves nothing there that wasn't there before (`RWF_DONTCACHE`,
 //! Linux 6.14): a question about days must not push out what others need. Where the kernel or the file system
@@ -58,7 +58,7 @@ pub struct Fetched {
 #[derive(Debug)]
 pub enum Fetch {
     /// By io_uring.
-    Uring(Uring),
+    Uring(Box<Uring>),
     /// One after another.
     Plain(VecDeque<Read>),
 }
@@ -66,8 +66,8 @@ pub enum Fetch {
 impl Fetch {
     /// By io_uring, else one after another. To be made before rights are given up: a queue that is made may
     /// read what is opened later, and nothing else.
-    pub fn new() -> Fetch {
-        Uring::new().map_or_else(|_| Fetch::plain(), Fetch::Uring)
+    pub fn best() -> Fetch {
+        Uring::new().map_or_else(|_| Fetch::plain(), |uring| Fetch::Uring(Box::new(uring)))
     }
 
     /// One after another.
@@ -92,9 +92,9 @@ impl Fetch {
     }
 
     /// Waits for the next read that ends, in any order; `None`: none is under way.
-    pub fn next(&mut self) -> Option<Fetched> {
+    pub fn finish(&mut self) -> Option<Fetched> {
         match self {
-            Fetch::Uring(uring) => uring.next(),
+            Fetch::Uring(uring) => uring.finish(),
             Fetch::Plain(waiting) => {
                 let Read { token, file, offset, mut buffer } = waiting.pop_front()?;
                 let result = read_exact(&file, offset, &mut buffer);
@@ -183,23 +183,23 @@ mod tests {
         let bytes: Vec<u8> = (0..1_000_003u32).map(|at| (at.wrapping_mul(2654435761) >> 24) as u8).collect();
         file.write_all(&bytes).unwrap();
         let file = Arc::new(file);
-        for mut fetch in [Fetch::new(), Fetch::plain()] {
+        for mut fetch in [Fetch::best(), Fetch::plain()] {
             let mut left = 3 * DEPTH;
             for token in 0..left {
                 let offset = (token * 4999) as u64;
                 let buffer = vec![0; 1 + token * 31];
                 fetch.begin(Read { token, file: file.clone(), offset, buffer });
             }
-            while let Some(done) = fetch.next() {
+            while let Some(done) = fetch.finish() {
                 left -= 1;
                 done.result.unwrap();
                 assert_eq!(done.buffer, bytes[done.token * 4999..][..1 + done.token * 31]);
             }
             assert_eq!(left, 0, "{}", fetch.name());
             fetch.begin(Read { token: 7, file: file.clone(), offset: 1_000_000, buffer: vec![0; 8] });
-            let end = fetch.next().unwrap();
+            let end = fetch.finish().unwrap();
             assert_eq!((end.token, end.result.unwrap_err().kind()), (7, io::ErrorKind::UnexpectedEof));
-            assert!(fetch.next().is_none());
+            assert!(fetch.finish().is_none());
             // Reads under way when it is dropped write into nobody's memory.
             fetch.begin(Read { token: 1, file: file.clone(), offset: 0, buffer: vec![0; 900_000] });
         }

@@ -378,10 +378,11 @@ fn runs(chosen: &[(u32, Range<usize>)], pages: usize) -> Vec<Range<usize>> {
             }
         }
     }
-    match needed * 2 >= pages && runs.len() > 1 {
-        true => vec![0..pages],
-        false => runs,
+    if needed * 2 >= pages && runs.len() > 1 {
+        runs.truncate(1);
+        runs[0] = 0..pages;
     }
+    runs
 }
 
 /// Packets that may be wanted, held against span and filter.

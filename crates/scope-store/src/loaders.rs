@@ -117,7 +117,7 @@ impl Loaders {
                 Step::Done(outcome) => return outcome,
                 Step::Reads(needs) => begin_reads(&mut fetch, needs, segment, loading.file()),
             }
-            match fetch.next() {
+            match fetch.finish() {
                 Some(fetched) => step = loading.fetched(fetched, &self.shared.wanted),
                 None => return failed(io::ErrorKind::UnexpectedEof.into()),
             }
@@ -219,7 +219,7 @@ impl Shared {
                 return;
             }
             let begun = Instant::now();
-            let fetched = fetch.next();
+            let fetched = fetch.finish();
             self.lock().waiting += begun.elapsed();
             let Some(fetched) = fetched else { return };
             let segment = fetched.token;

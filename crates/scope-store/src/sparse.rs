@@ -80,7 +80,7 @@ impl Tail {
                 false => Err(io::Error::other("an entry of the column says another place of its packet")),
             }
         };
-        column.matches(keys).into_iter().map(place).collect()
+        column.matches(keys).map(place).collect()
     }
 }
 

@@ -399,7 +399,7 @@ fn reference_summary(segment_bytes: usize) -> Vec<u8> {
     let mut add = |from: usize, to: usize, key: u64, count: u64| {
         let x = key.wrapping_mul(0x9e3779b97f4a7c15);
         let h = (x ^ x >> 32).wrapping_mul(0xbf58476d1ce4e5b9);
-        let (f, s, bits) = (h >> 32, h % (1 << 32) | 1, (to - from) as u64 * 8);
+        let (f, s, bits) = (h >> 32, (h % (1 << 32)) | 1, (to - from) as u64 * 8);
         for i in 0..count {
             set(from, ((((f + i * s) % (1 << 32)) * bits) >> 32) as usize);
         }

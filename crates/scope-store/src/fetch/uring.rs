@@ -86,7 +86,7 @@ impl Uring {
     }
 
     /// Waits for the next read that ends.
-    pub(super) fn next(&mut self) -> Option<Fetched> {
+    pub(super) fn finish(&mut self) -> Option<Fetched> {
         while self.under_way() > 0 {
             while let Some((place, result)) = self.answer() {
                 if let Some(fetched) = self.landed(place, result) {

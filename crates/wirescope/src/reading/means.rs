@@ -108,7 +108,7 @@ impl Means {
     /// behind others.
     pub fn ready(mut self, readings: usize) -> Means {
         limits::stand_back();
-        let threads = || (0..self.threads).map(|_| Fetch::new()).collect();
+        let threads = || (0..self.threads).map(|_| Fetch::best()).collect();
         // Without a file what has no room in memory ends the answer, and says so.
         let reading = |_| timeline::Means {
             fetches: threads(),
