@@ -32,7 +32,7 @@ fn first_form(entries: &[KeyEntry], segment_bytes: usize) -> Summary {
             let x = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let h = (x ^ x >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             for p in [h >> 32, (h ^ h >> 29) & 0xffff_ffff] {
-                let bit = (p / 64 & (words - 1)) * 64 + p % 64; // a power of two of words
+                let bit = ((p / 64) & (words - 1)) * 64 + p % 64; // a power of two of words
                 bytes[40 + bit as usize / 8] |= 1 << (bit % 8);
             }
         }
