@@ -94,6 +94,6 @@ pub use progress::{Progress, Waits};
 pub use report::{DumpReport, Waited};
 pub use scans::{Scans, Spared};
 pub use select::{Consumer, Round, Selection};
-pub use sieve::{StoreSift, keys};
+pub use sieve::StoreSift;
 pub use spool::Spool;
 pub use target::{DumpOutput, Target};

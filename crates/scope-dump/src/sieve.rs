@@ -69,7 +69,7 @@ impl Sift for StoreSift {
 }
 
 /// Which keys a packet of this link type can have that `filter` matches: at least those.
-pub fn keys(filter: &Filter, link_type: LinkType) -> KeyTest {
+pub(crate) fn keys(filter: &Filter, link_type: LinkType) -> KeyTest {
     let patterns = filter.screen(link_type).patterns(PATTERNS_MAX).into_iter();
     let patterns: Vec<_> = patterns.map(|pattern| (pattern.mask, pattern.value)).collect();
     KeyTest::any_of(&patterns)

@@ -388,7 +388,8 @@ impl StoreTimeline {
     /// What was read by now.
     pub fn work(&self) -> Work {
         let waiting = self.loaders.as_ref().map_or(Duration::ZERO, Loaders::waited);
-        Work { spilled_bytes: self.merge.spilled_bytes(), waiting, ..self.work }
+        let spilled_bytes = self.work.spilled_bytes + self.merge.spilled_bytes();
+        Work { spilled_bytes, waiting, ..self.work }
     }
 
     /// The interfaces of its packets.
@@ -726,6 +727,7 @@ impl StoreTimeline {
         self.loaders = None;
         let room_bytes = usize::MAX;
         let merge = std::mem::replace(&mut self.merge, Merge::new(room_bytes, Spill::new(SpillFile::None)));
+        self.work.spilled_bytes += merge.spilled_bytes();
         let from_ns = merge.first().map_or(self.span.from_ns, |(time_ns, ..)| time_ns);
         let (to_ns, reason) = (self.span.to_ns, GapReason::Unreadable);
         self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
@@ -876,6 +878,7 @@ impl Timeline for StoreTimeline {
             loaders.end();
         }
         self.pending.clear();
+        self.work.spilled_bytes += self.merge.spilled_bytes();
         self.merge = Merge::new(0, Spill::new(SpillFile::None));
     }
 

@@ -202,7 +202,7 @@ impl Asking<'_> {
             }
             true => {
                 let damaged = &self.damaged[question.stores[0]];
-                truth.least = damaged.proven(&truth.all, question.filter.is_key)?;
+                truth.least = damaged.proven(&truth.all)?;
                 truth.most = damaged.whole(&truth.all)?;
             }
         }

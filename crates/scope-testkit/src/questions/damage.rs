@@ -17,9 +17,6 @@ const PAGE_BYTES: usize = 4096;
 const PACKET: u32 = 6;
 const KEY_COLUMN: u32 = 0x8000_0002;
 const HEAD: u32 = 0x8000_0003;
-/// Whether a question that reads whole segments loses only the packets of a damaged page, as one that goes by keys
-/// does; else it loses the segment.
-const PAGES_ALONE: bool = true;
 
 /// A packet by its time, bytes and length.
 type Identity = (i64, Vec<u8>, u32);
@@ -65,10 +62,9 @@ impl Damaged {
     ///
     /// # Errors
     /// Where one isn't in the store.
-    pub fn proven(&self, packets: &Capture, by_keys: bool) -> Result<Capture, String> {
+    pub fn proven(&self, packets: &Capture) -> Result<Capture, String> {
         self.standing(packets, |standing| match standing {
-            Standing::Sound => true,
-            Standing::Proven => by_keys || PAGES_ALONE,
+            Standing::Sound | Standing::Proven => true,
             Standing::Whole | Standing::Gone => false,
         })
     }

@@ -8,20 +8,18 @@ use crate::traffic::random::PORTS;
 pub struct Text {
     /// In the language of tcpdump; empty: everything.
     pub text: String,
-    /// The key of a packet alone says no for most packets: only pages with likely matches need to be read.
-    pub is_key: bool,
 }
 
 /// Draws one. There are some hundreds.
 pub fn draw(random: &mut Random) -> Text {
     match random.below(10) {
-        0 => Text { text: String::new(), is_key: false },
-        1..=3 => Text { text: key(random), is_key: true },
-        4 | 5 => Text { text: bytes(random), is_key: false },
-        6 => Text { text: format!("not ({})", key(random)), is_key: false },
-        7 => Text { text: format!("{} and {}", key(random), bytes(random)), is_key: true },
-        8 => Text { text: format!("{} or {}", key(random), key(random)), is_key: true },
-        _ => Text { text: format!("{} and not {}", bytes(random), key(random)), is_key: false },
+        0 => Text { text: String::new() },
+        1..=3 => Text { text: key(random) },
+        4 | 5 => Text { text: bytes(random) },
+        6 => Text { text: format!("not ({})", key(random)) },
+        7 => Text { text: format!("{} and {}", key(random), bytes(random)) },
+        8 => Text { text: format!("{} or {}", key(random), key(random)) },
+        _ => Text { text: format!("{} and not {}", bytes(random), key(random)) },
     }
 }
 
