@@ -67,6 +67,9 @@ const PARTS: &[(&str, &str)] = &[
          answers",
     ),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
+    ("query-speed", "of the part query: speed, bytes read, memory"),
+    ("query-beside", "of the part query: live capture beside queries"),
+    ("query-truth", "of the part query: 500 questions"),
     ("store-disk", "of the part store: speed and processor time on generated packets, verification"),
     ("store-live", "of the part store: live capture"),
     ("store-kill", "of the part store: 200 kills"),
@@ -77,7 +80,17 @@ const PARTS: &[(&str, &str)] = &[
 const SOAK: &str = "soak";
 const STORE_SOAK: &str = "store-soak";
 /// What runs only if it is named: soaks take long, and a share of a part runs with it.
-const NAMED: [&str; 6] = [SOAK, STORE_SOAK, "store-disk", "store-live", "store-kill", "store-power"];
+const NAMED: [&str; 9] = [
+    SOAK,
+    STORE_SOAK,
+    "store-disk",
+    "store-live",
+    "store-kill",
+    "store-power",
+    "query-speed",
+    "query-beside",
+    "query-truth",
+];
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -279,7 +292,10 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "ring" => ring::measure(scale, &mut record)?,
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
-            "query" => query::measure(&workspace, scale, &mut record)?,
+            "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,
+            "query-speed" => query::measure(&workspace, scale, &[query::Share::Speed], &mut record)?,
+            "query-beside" => query::measure(&workspace, scale, &[query::Share::Beside], &mut record)?,
+            "query-truth" => query::measure(&workspace, scale, &[query::Share::Truth], &mut record)?,
             "store" => store::measure(&workspace, scale, store::ALL, &mut record)?,
             "store-disk" => store::measure(&workspace, scale, &[store::Share::Disk], &mut record)?,
             "store-live" => store::measure(&workspace, scale, &[store::Share::Live], &mut record)?,

@@ -1,6 +1,6 @@
 //! The bars of the part `query`.
 
-use super::{beside_row, host_rows, lanes_row, scan_rows, span_rows, truth_row};
+use super::{Share, beside_row, host_rows, lanes_row, scan_rows, span_rows, truth_row};
 use crate::record::{Bar, Limit};
 use crate::table::{Key, Table};
 
@@ -10,8 +10,16 @@ const OF_DISK_LEAST: f64 = 0.8;
 /// Of the filter's own speed on each core, where the cores don't keep up with the disk.
 const OF_FILTER_LEAST: f64 = 0.7;
 
-/// All of them, in the order of the issue.
-pub fn bars(table: &Table) -> Vec<Bar> {
+/// Those of a share.
+pub fn bars(share: Share, table: &Table) -> Vec<Bar> {
+    match share {
+        Share::Speed => speed(table),
+        Share::Beside => vec![beside(table)],
+        Share::Truth => vec![truth(table)],
+    }
+}
+
+fn speed(table: &Table) -> Vec<Bar> {
     use host_rows::{COLD, OURS, TCPDUMP, WARM};
     vec![
         ratio("query_host_cold_vs_tcpdump", table, (COLD, TCPDUMP), (COLD, OURS), Limit::AtLeast(100.0)),
@@ -46,8 +54,6 @@ pub fn bars(table: &Table) -> Vec<Bar> {
             Limit::AtMost(2.0),
         ),
         memory(table),
-        beside(table),
-        truth(table),
     ]
 }
 
@@ -129,7 +135,8 @@ mod tests {
 
     #[test]
     fn every_bar_has_its_name_and_none_holds_unmeasured() {
-        let bars = bars(&Table::default());
+        let of = |share: &Share| bars(*share, &Table::default());
+        let bars: Vec<Bar> = super::super::ALL.iter().flat_map(of).collect();
         let names = [
             "query_host_cold_vs_tcpdump",
             "query_host_warm_vs_tcpdump",

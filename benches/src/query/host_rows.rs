@@ -22,7 +22,7 @@ pub const OWED: &str = "index blocks, columns and feet, pages with matches";
 const BY_CALLS: &str = "read by its read(2) calls";
 pub const COUNT: &str = "query_count";
 pub const IN_PROCESS: &str = "wirescope query --count, its own time";
-pub const COLUMNS: &str = "summing indexes and columns, reading matches";
+pub const COLUMNS: &str = "summing facts of indexes and columns, reading matches";
 /// Runs of each in a round, of those that take milliseconds.
 const TURNS: usize = 5;
 /// Of a match so many bytes are read.
@@ -125,13 +125,13 @@ fn columns(asking: &Asking) -> Result<f64> {
     let files = asking.store.files.iter().map(File::open).collect::<Result<Vec<File>, _>>()?;
     let survey = &asking.store.survey;
     let longest =
-        survey.indexes.iter().chain(&survey.columns).map(|stretch| stretch.bytes.end - stretch.bytes.start);
+        survey.facts.iter().chain(&survey.columns).map(|stretch| stretch.bytes.end - stretch.bytes.start);
     let mut buffer = vec![0u8; longest.max().unwrap_or(0).max(MATCH_BYTES as u64) as usize];
     let mut times = Vec::new();
     for _ in 0..TURNS {
         let begun = Instant::now();
         let mut sum = 0u64;
-        for stretch in survey.indexes.iter().chain(&survey.columns) {
+        for stretch in survey.facts.iter().chain(&survey.columns) {
             let into = &mut buffer[..(stretch.bytes.end - stretch.bytes.start) as usize];
             files[stretch.file].read_exact_at(into, stretch.bytes.start)?;
             sum = sum.wrapping_add(summed(into));

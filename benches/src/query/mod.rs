@@ -36,32 +36,37 @@ use asking::Asking;
 use serde_json::json;
 use std::sync::atomic::AtomicU64;
 
-/// Measures everything and adds it to `record`.
+/// A share of the part, which can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Speed, bytes read, and memory.
+    Speed,
+    /// Live capture beside queries.
+    Beside,
+    /// Whether answers are true.
+    Truth,
+}
+
+/// All of them.
+pub const ALL: &[Share] = &[Share::Speed, Share::Beside, Share::Truth];
+
+/// Measures `shares` and adds them to `record`.
 ///
 /// # Errors
 /// The system's, before the first row. What goes wrong later is a fault of its row.
-pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
+pub fn measure(workspace: &Workspace, scale: Scale, shares: &[Share], record: &mut Record) -> Result<()> {
     let store = store::prepare(workspace, scale.query_bytes, scale.query_spans * scale.rounds)?;
     let asking = Asking { workspace, store: &store, resident_kib: AtomicU64::new(0) };
     let mut table = Table::default();
-    if let Err(error) = scan_rows::check(&asking) {
-        table.put(scan_rows::ALL, scan_rows::OURS, "MB/s", Err(format!("{error:#}")));
+    for share in shares {
+        table.begin_round(0);
+        match share {
+            Share::Speed => speed(&asking, scale, &mut table),
+            Share::Beside => beside_row::measure(&asking, scale, &mut table),
+            Share::Truth => truth_row::measure(workspace, scale.questions, &mut table),
+        }
+        record.bars.extend(bars::bars(*share, &table));
     }
-    for round in 0..scale.rounds {
-        eprintln!("round {} of {}", round + 1, scale.rounds);
-        table.begin_round(round);
-        host_rows::cold(&asking, &mut table);
-        span_rows::round(&asking, scale.query_spans, &mut table);
-        scan_rows::round(&asking, &mut table);
-        host_rows::warm(&asking, &mut table);
-    }
-    table.begin_round(0);
-    beside_row::measure(&asking, scale, &mut table);
-    table.begin_round(0);
-    lanes_row::of_all(&asking, &mut table);
-    lanes_row::measure(workspace, scale.query_lanes, &mut table);
-    truth_row::measure(workspace, scale.questions, &mut table);
-    record.bars.extend(bars::bars(&table));
     let facts = json!({
         "store_bytes": store.bytes,
         "packets": store.known.all.packets,
@@ -75,4 +80,21 @@ pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Resu
     record.machine.insert("query".to_string(), facts);
     table.finish(record);
     Ok(())
+}
+
+fn speed(asking: &Asking, scale: Scale, table: &mut Table) {
+    if let Err(error) = scan_rows::check(asking) {
+        table.put(scan_rows::ALL, scan_rows::OURS, "MB/s", Err(format!("{error:#}")));
+    }
+    for round in 0..scale.rounds {
+        eprintln!("round {} of {}", round + 1, scale.rounds);
+        table.begin_round(round);
+        host_rows::cold(asking, table);
+        span_rows::round(asking, scale.query_spans, table);
+        scan_rows::round(asking, table);
+        host_rows::warm(asking, table);
+    }
+    table.begin_round(0);
+    lanes_row::of_all(asking, table);
+    lanes_row::measure(asking.workspace, scale.query_lanes, table);
 }

@@ -44,6 +44,8 @@ pub struct Survey {
     pub block_bytes: u64,
     /// The index of each file.
     pub indexes: Vec<Stretch>,
+    /// What of it every question has to read: all but its slices.
+    pub facts: Vec<Stretch>,
     /// Key column and foot, whole pages, of each segment with a packet of the host.
     pub columns: Vec<Stretch>,
     /// Where its packets begin in their files.
@@ -110,10 +112,18 @@ impl Survey {
                 }
             }
             survey.indexes.push(Stretch { file: number, bytes: end..stored.bytes() });
+            let facts = end..end + facts_bytes(stored.segments().len());
+            ensure!(facts.end < stored.bytes(), "{}: an index without slices", path.display());
+            survey.facts.push(Stretch { file: number, bytes: facts });
         }
         survey.in_spans = counted.packets();
         Ok(survey)
     }
+}
+
+/// Bytes of an index block with so many entries in front of its slices: docs/FORMAT.md, section 7.
+fn facts_bytes(entries: usize) -> u64 {
+    (2184 + 280 * entries as u64 + 16).next_multiple_of(PAGE_BYTES)
 }
 
 /// Packets between the ends of spans, counted once for each and summed at the end.

@@ -28,7 +28,7 @@ pub fn allow_files(files: u64) {
 
 /// Niceness of what may take longer: beside capture and the writers of stores it gets what they leave. The kernel gives
 /// its reads the lowest of the usual priorities, too.
-const NICE: i32 = 15;
+const NICE: i32 = 19;
 
 /// Stands back behind others, with all threads that are made from now on.
 pub fn stand_back() {

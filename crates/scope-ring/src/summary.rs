@@ -13,9 +13,10 @@ use crate::lock::Mutex;
 use crate::pin::Pinned;
 use crate::ring::Ring;
 use crate::search::{Column, KeyTest};
+use crate::slices;
 use crate::summary_form::{
     EIGHTS_AT, FLAGS_AT, HOST_BITS, HOSTS_AT, LOW_PORTS, LOW_PORTS_AT, NET_BITS, PARTIAL, PORT_BITS,
-    PROTOCOLS_AT, SummaryForm, hosts_bytes, mix, net_key,
+    PROTOCOLS_AT, SummaryForm, first_may_hold, hosts_bytes, mix, net_key,
 };
 use scope_packet::headers::Kind;
 use scope_packet::{KeyEntry, SegmentId};
@@ -101,9 +102,9 @@ impl Summary {
         }
     }
 
-    /// Appends it as it stands in a file's index.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend(&self.bytes);
+    /// Its bytes, as they are written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Reads one of this form; `None` where so many bytes are none.
@@ -114,6 +115,17 @@ impl Summary {
     /// Whether an entry that `test` matches can be in the segment.
     pub fn may_hold(&self, test: &KeyTest) -> bool {
         self.form.may_hold(&self.bytes, test)
+    }
+}
+
+impl SummaryForm {
+    /// Whether an entry that `test` matches can be in the segment whose summary these bytes are. True where they are
+    /// none of this form.
+    pub fn may_hold(self, summary: &[u8], test: &KeyTest) -> bool {
+        match self {
+            SummaryForm::First => first_may_hold(summary, test),
+            SummaryForm::Second => slices::may_hold(summary, test),
+        }
     }
 }
 
@@ -214,8 +226,7 @@ mod tests {
         let bytes: Vec<u8> = (0..9).flat_map(|number| entry(number).to_bytes()).collect();
         for segment_bytes in [SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX] {
             let summary = Summary::new(Column::new(&bytes), segment_bytes);
-            let mut written = Vec::new();
-            summary.write(&mut written);
+            let written = summary.as_bytes().to_vec();
             assert_eq!([written.len(), summary.bytes()], [Summary::bytes_of(segment_bytes); 2]);
             let read = Summary::read(SummaryForm::Second, &written).unwrap();
             assert_eq!(read, summary);

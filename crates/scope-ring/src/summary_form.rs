@@ -9,10 +9,9 @@
 //! and /24 nets of those that aren't folded; `ports` those from 1024 on. Sides make no difference. A segment
 //! with an entry that is `partial` is never skipped. The first form is read, not written.
 
-use crate::bits::{has, has_key, mixed, one_of};
+use crate::bits::{has, mixed};
 use crate::search::{KeyTest, Pattern, whole_fields};
 use scope_packet::KeyEntry;
-use scope_packet::headers::Kind;
 
 /// Where the parts of the second form begin, behind the mixes.
 pub(crate) const FLAGS_AT: usize = 2;
@@ -62,18 +61,14 @@ impl SummaryForm {
         let mut sizes = (SEGMENT_BYTES_PER_PORTS_BYTE.ilog2()..40).map(|bit| 1 << bit);
         sizes.any(|size| self.bytes_of(size) == bytes)
     }
+}
 
-    /// Whether an entry that `test` matches can be in the segment whose summary these bytes are. True where they are
-    /// none of this form.
-    pub fn may_hold(self, summary: &[u8], test: &KeyTest) -> bool {
-        let any = |may: &dyn Fn(&Pattern) -> bool| test.patterns().iter().any(may);
-        match self {
-            SummaryForm::First => First::of(summary)
-                .is_none_or(|first| first.is_partial() || any(&|pattern| first.may_hold(pattern))),
-            SummaryForm::Second => Second::of(summary)
-                .is_none_or(|second| second.is_partial() || any(&|pattern| second.may_hold(pattern))),
-        }
-    }
+/// Whether an entry that `test` matches can be in the segment whose summary of the first form these bytes are. True where
+/// they are none.
+pub(crate) fn first_may_hold(summary: &[u8], test: &KeyTest) -> bool {
+    First::of(summary).is_none_or(|first| {
+        first.is_partial() || test.patterns().iter().any(|pattern| first.may_hold(pattern))
+    })
 }
 
 /// Of so many bytes of bits, those for addresses.
@@ -89,75 +84,6 @@ pub(crate) fn mix(word: u32) -> u32 {
 /// The key of a net, or with a prefix of 32 bits of an address.
 pub(crate) fn net_key(address: [u8; 4], prefix: u32) -> u64 {
     u64::from(u32::from_be_bytes(address) >> (32 - prefix)) | u64::from(prefix) << 32
-}
-
-/// A summary of the second form, lent.
-struct Second<'a> {
-    fixed: &'a [u8; HOSTS_AT],
-    hosts: &'a [u8],
-    ports: &'a [u8],
-}
-
-impl<'a> Second<'a> {
-    fn of(bytes: &'a [u8]) -> Option<Second<'a>> {
-        let (fixed, bits) = bytes.split_first_chunk()?;
-        let (hosts, ports) = bits.split_at(hosts_bytes(bits.len()));
-        (!hosts.is_empty() && !ports.is_empty()).then_some(Second { fixed, hosts, ports })
-    }
-
-    fn is_partial(&self) -> bool {
-        self.fixed[FLAGS_AT] & PARTIAL != 0
-    }
-
-    fn may_hold(&self, pattern: &Pattern) -> bool {
-        let (mask, value) = pattern.parts();
-        let is_possible = |one: &u32| {
-            has(&self.fixed[..FLAGS_AT], *one as usize) && one & mix(mask.word) == mix(value.word)
-        };
-        let kinds = (0..16).filter(is_possible).fold(0_u8, |kinds, one| kinds | 1 << (one & 3));
-        // Nothing is noted of the nets of folded addresses.
-        let folded = kinds & 1 << Kind::Ipv6 as u8 != 0;
-        kinds != 0
-            && self.may_hold_protocol(mask.protocol(), value.protocol())
-            && self.may_hold_address(mask.source, value.source, folded)
-            && self.may_hold_address(mask.destination, value.destination, folded)
-            && self.may_hold_port(mask.source_port, value.source_port)
-            && self.may_hold_port(mask.destination_port, value.destination_port)
-    }
-
-    fn may_hold_protocol(&self, mask: u8, value: u8) -> bool {
-        one_of(mask.into(), value.into(), 8, |protocol| has(&self.fixed[PROTOCOLS_AT..], protocol as usize))
-    }
-
-    fn may_hold_port(&self, mask: u16, value: u16) -> bool {
-        one_of(mask.into(), value.into(), 16, |port| match port < LOW_PORTS.into() {
-            true => has(&self.fixed[LOW_PORTS_AT..], port as usize),
-            false => has_key(self.ports, port.into(), PORT_BITS),
-        })
-    }
-
-    /// Looks from the largest net down, as far as the mask covers whole bytes and a part of the next one.
-    fn may_hold_address(&self, mask: [u8; 4], value: [u8; 4], folded: bool) -> bool {
-        let has_host = |address| has_key(self.hosts, net_key(address, 32), HOST_BITS);
-        if folded {
-            return mask != [0xff; 4] || has_host(value);
-        }
-        let mut firsts = (0..=u8::MAX).filter(|first| first & mask[0] == value[0]);
-        if !firsts.any(|first| has(&self.fixed[EIGHTS_AT..], first.into())) {
-            return false;
-        }
-        let may_hold_byte = |byte: usize| {
-            one_of(mask[byte].into(), value[byte].into(), 8, |one| {
-                let mut address = value;
-                address[byte] = one as u8;
-                match byte {
-                    3 => has_host(address),
-                    _ => has_key(self.hosts, net_key(address, 8 * (byte as u32 + 1)), NET_BITS),
-                }
-            })
-        };
-        (1..4).take_while(|&byte| mask[byte - 1] == 0xff).all(may_hold_byte)
-    }
 }
 
 /// A summary of the first form, lent.

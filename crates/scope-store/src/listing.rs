@@ -173,7 +173,7 @@ pub struct Contents {
     pub segments: Vec<SegmentFacts>,
     /// What is wrong with its head, though its segments are listed.
     pub head: Option<HeadDamage>,
-    /// Bytes of its index, where it could be read.
+    /// Bytes of its index that were read, where it could be.
     pub index_bytes: u64,
     /// What is wrong with its index, if that can't be read though the file is closed.
     pub index: Option<IndexError>,
@@ -725,7 +725,7 @@ fn contents(
         interfaces: head.interfaces.clone(),
         segments,
         head: stored.head_damage().cloned(),
-        index_bytes: stored.index_bytes(),
+        index_bytes: stored.index_read_bytes(),
         index,
         unread,
     })

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Segments that one thread has under way.
 const UNDER_WAY_MAX: usize = 8;
+/// While a thread has so many bytes of reads with the kernel it begins no segment: what others ask of the disk stands
+/// behind them.
+const READS_BYTES_MAX: usize = 4 << 20;
 
 /// Opens the file of a segment, by its number in the list of segments.
 pub(crate) type Open = dyn Fn(usize) -> io::Result<Arc<File>> + Send + Sync;
@@ -115,7 +118,9 @@ impl Loaders {
         loop {
             match step {
                 Step::Done(outcome) => return outcome,
-                Step::Reads(needs) => begin_reads(&mut fetch, needs, segment, loading.file()),
+                Step::Reads(needs) => {
+                    begin_reads(&mut fetch, needs, segment, loading.file());
+                }
             }
             match fetch.finish() {
                 Some(fetched) => step = loading.fetched(fetched, &self.shared.wanted),
@@ -154,10 +159,14 @@ fn failed(cause: io::Error) -> Outcome {
     Outcome { loaded: Err(cause), damaged: 0, effort: Effort::default() }
 }
 
-fn begin_reads(fetch: &mut Fetch, needs: Vec<Need>, token: usize, file: &Arc<File>) {
+/// How many bytes they are.
+fn begin_reads(fetch: &mut Fetch, needs: Vec<Need>, token: usize, file: &Arc<File>) -> usize {
+    let mut bytes = 0;
     for Need { offset, buffer } in needs {
+        bytes += buffer.len();
         fetch.begin(Read { token, file: file.clone(), offset, buffer });
     }
+    bytes
 }
 
 impl Shared {
@@ -203,14 +212,15 @@ impl Shared {
     /// What one thread does until nothing more is to be read.
     fn work(&self, mut fetch: Fetch) {
         let mut under_way: HashMap<usize, (Loading, usize)> = HashMap::new();
+        let mut reads_bytes = 0;
         loop {
-            while under_way.len() < UNDER_WAY_MAX {
+            while under_way.len() < UNDER_WAY_MAX && reads_bytes < READS_BYTES_MAX {
                 let Some((segment, facts)) = self.next(!under_way.is_empty()) else { break };
                 match self.begin(segment, facts) {
                     Err(outcome) => self.deliver(segment, facts.bytes, outcome),
                     Ok((_, Step::Done(outcome))) => self.deliver(segment, facts.bytes, outcome),
                     Ok((loading, Step::Reads(needs))) => {
-                        begin_reads(&mut fetch, needs, segment, loading.file());
+                        reads_bytes += begin_reads(&mut fetch, needs, segment, loading.file());
                         under_way.insert(segment, (loading, facts.bytes));
                     }
                 }
@@ -222,10 +232,11 @@ impl Shared {
             let fetched = fetch.finish();
             self.lock().waiting += begun.elapsed();
             let Some(fetched) = fetched else { return };
+            reads_bytes = reads_bytes.saturating_sub(fetched.buffer.len());
             let segment = fetched.token;
             let Some((loading, bytes)) = under_way.get_mut(&segment) else { continue };
             match loading.fetched(fetched, &self.wanted) {
-                Step::Reads(needs) => begin_reads(&mut fetch, needs, segment, loading.file()),
+                Step::Reads(needs) => reads_bytes += begin_reads(&mut fetch, needs, segment, loading.file()),
                 Step::Done(outcome) => {
                     let bytes = *bytes;
                     under_way.remove(&segment);

@@ -11,7 +11,7 @@
 use crate::checks::{self, Damage, Hash};
 use crate::fetch::read_what_can_be;
 use crate::head::{HEAD_ALIGN, HEAD_BYTES_MAX, Head, HeadError};
-use crate::index::{self, EntryBytes, IndexError};
+use crate::index::{self, IndexError, Search};
 use crate::segment::{SegmentFault, StoredSegment, foot_of};
 use crate::unread::unread;
 use scope_fault::Fault;
@@ -118,10 +118,12 @@ pub struct Facts {
     pub may_match: bool,
 }
 
-/// What an index is read for, and memory for it.
-struct Reading<'a> {
-    keys: Option<Keys<'a>>,
-    buffer: &'a mut Vec<u8>,
+/// What an index is read for.
+enum Reading<'a> {
+    /// All that it says.
+    Whole,
+    /// What may match, with memory for its blocks.
+    Search(Keys<'a>, &'a mut Vec<u8>),
 }
 
 /// A store file, open for reading.
@@ -135,7 +137,7 @@ pub struct StoredFile {
     state: State,
     segments: Vec<Facts>,
     unread: Vec<u64>,
-    index_bytes: u64,
+    index_read_bytes: u64,
     /// Where segments end: at the index, or where the last whole slot does.
     segments_end: u64,
 }
@@ -143,16 +145,16 @@ pub struct StoredFile {
 impl StoredFile {
     /// Reads head and index, or where there is no index the foot of each slot.
     pub fn open(file: File) -> Result<StoredFile, StoredError> {
-        StoredFile::read(file, &mut Reading { keys: None, buffer: &mut Vec::new() })
+        StoredFile::read(file, Reading::Whole)
     }
 
     /// The same for a search: what summaries say of its keys is kept in their place. Index blocks are read into
     /// `buffer`.
     pub fn open_for(file: File, keys: Keys<'_>, buffer: &mut Vec<u8>) -> Result<StoredFile, StoredError> {
-        StoredFile::read(file, &mut Reading { keys: Some(keys), buffer })
+        StoredFile::read(file, Reading::Search(keys, buffer))
     }
 
-    fn read(file: File, reading: &mut Reading<'_>) -> Result<StoredFile, StoredError> {
+    fn read(file: File, reading: Reading<'_>) -> Result<StoredFile, StoredError> {
         let bytes = file.metadata()?.len();
         let (head, head_bytes, head_damage) = match read_head(&file, bytes) {
             Ok((head, end)) if head.has_block() || !has_index(&file, bytes)? => (head, end, None),
@@ -175,10 +177,10 @@ impl StoredFile {
             false => first_segment_bytes(&file, head_bytes, bytes)?,
         };
         let index = read_index(&file, (head_bytes, segment_bytes), bytes, head.link_type, reading)?;
-        let (state, segments, segments_end) = match index {
-            _ if !head.has_block() => (State::Older, Vec::new(), bytes),
-            Ok((segments, from)) => (State::Closed, segments, from),
-            Err(cause) => (State::Unclosed(cause), Vec::new(), bytes),
+        let (state, segments, segments_end, index_read_bytes) = match index {
+            _ if !head.has_block() => (State::Older, Vec::new(), bytes, 0),
+            Ok(Index { segments, from, read_bytes }) => (State::Closed, segments, from, read_bytes),
+            Err(cause) => (State::Unclosed(cause), Vec::new(), bytes, 0),
         };
         let unread = Vec::new();
         let mut stored = StoredFile {
@@ -191,7 +193,7 @@ impl StoredFile {
             state,
             segments,
             unread,
-            index_bytes: if state == State::Closed { bytes - segments_end } else { 0 },
+            index_read_bytes,
             segments_end,
         };
         if state != State::Closed {
@@ -250,9 +252,9 @@ impl StoredFile {
         self.segment_bytes
     }
 
-    /// Bytes of its index.
-    pub fn index_bytes(&self) -> u64 {
-        self.index_bytes
+    /// Bytes of its index that were read.
+    pub fn index_read_bytes(&self) -> u64 {
+        self.index_read_bytes
     }
 
     /// In which state it was found.
@@ -382,7 +384,7 @@ fn instead_of_head(file: &File, bytes: u64) -> io::Result<Option<(Head, u64, Opt
     let first = match index::read_from_end(0..bytes, read)? {
         Ok((entries, _)) => entries.into_iter().next().and_then(|entry| {
             let form = entry.summary.form();
-            let is_size = |size: &usize| form.bytes_of(*size) == entry.summary.bytes();
+            let is_size = |size: &usize| form.bytes_of(*size) == entry.summary.as_bytes().len();
             Some((entry.foot, segment_sizes().find(is_size)?, entry.offset))
         }),
         Err(_) => None,
@@ -469,38 +471,58 @@ fn first_segment_bytes(file: &File, from: u64, bytes: u64) -> Result<usize, Stor
     }
 }
 
-/// What the index says of the segments of a file, the place of whose slots is given, and where it begins; or what is
-/// wrong with it.
+/// What the index says of the segments of a file.
+struct Index {
+    segments: Vec<Facts>,
+    /// Where it begins.
+    from: u64,
+    /// Bytes of it that were read.
+    read_bytes: u64,
+}
+
+/// What the index of a file says, the place of whose slots is given; or what is wrong with it.
 fn read_index(
     file: &File,
     (head, segment): (u64, usize),
     bytes: u64,
     link_type: LinkType,
-    reading: &mut Reading<'_>,
-) -> io::Result<Result<(Vec<Facts>, u64), IndexError>> {
+    reading: Reading<'_>,
+) -> io::Result<Result<Index, IndexError>> {
     let read = |offset: u64, into: &mut [u8]| read_what_can_be(file, offset, into);
-    let keys = reading.keys.map(|keys| keys(link_type));
-    let make = |entry: EntryBytes<'_>| {
-        let (offset, foot, hash) = entry.facts()?;
-        let EntryBytes { form, summary, .. } = entry;
-        Some(match &keys {
-            Some(keys) => {
-                Facts { offset, foot, hash, summary: None, may_match: form.may_hold(summary, keys) }
-            }
-            None => Facts { offset, foot, hash, summary: Summary::read(form, summary), may_match: true },
-        })
+    let found = match reading {
+        Reading::Whole => index::read_from_end(head..bytes, read)?.map(|(entries, from)| {
+            let facts = |entry: index::Entry| {
+                let index::Entry { offset, foot, hash, summary } = entry;
+                Facts { offset, foot, hash, summary: Some(summary), may_match: true }
+            };
+            let segments = entries.into_iter().map(facts).collect();
+            Index { segments, from, read_bytes: bytes - from }
+        }),
+        Reading::Search(keys, buffer) => {
+            let found = index::search_from_end(head..bytes, &keys(link_type), buffer, read)?;
+            found.map(|Search { segments, from, read_bytes }| {
+                let segments = segments.into_iter().map(|one| Facts {
+                    offset: one.offset,
+                    foot: one.foot,
+                    hash: one.hash,
+                    summary: None,
+                    may_match: one.may_match,
+                });
+                Index { segments: segments.collect(), from, read_bytes }
+            })
+        }
     };
-    let (facts, end) = match index::make_from_end(head..bytes, reading.buffer, read, make)? {
-        Ok(read) => read,
+    let index = match found {
+        Ok(index) => index,
         Err(cause) => return Ok(Err(cause)),
     };
     let mut at = head;
-    for one in &facts {
-        let next = one.offset.checked_add(segment as u64).filter(|&next| one.offset >= at && next <= end);
-        match next {
+    for one in &index.segments {
+        let next = one.offset.checked_add(segment as u64);
+        match next.filter(|&next| one.offset >= at && next <= index.from) {
             Some(next) if (one.offset - head).is_multiple_of(segment as u64) => at = next,
             _ => return Ok(Err(IndexError::Damaged("a segment lies where none can"))),
         }
     }
-    Ok(Ok((facts, end)))
+    Ok(Ok(index))
 }

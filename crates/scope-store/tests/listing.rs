@@ -13,6 +13,7 @@ use scope_store::name::FileName;
 use scope_store::sift::Everything;
 use scope_store::timeline::{Damaged, Means, Span, StoreTimeline};
 use scope_store::volume::{Place, Store, Volume, VolumeId};
+use scope_testkit::dice::Dice;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -22,22 +23,6 @@ use std::sync::atomic::AtomicBool;
 
 const SECOND: i64 = 1_000_000_000;
 const BEGIN: i64 = 1_763_700_000 * SECOND;
-
-/// Random numbers from a seed (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-}
 
 /// A segment as a foot says it; nothing else of it is ever read here.
 fn foot(

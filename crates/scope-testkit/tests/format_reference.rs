@@ -386,8 +386,7 @@ fn put_checks(segment: &mut [u8]) -> [u8; 16] {
 
 /// What the index says of the samples in one segment, by section 7 of the page: mixes, protocols, bits.
 fn reference_summary(segment_bytes: usize) -> Vec<u8> {
-    let from = offset("Index entry", "mixes");
-    let at = |field| offset("Index entry", field) - from;
+    let at = |field| offset("Summary", field);
     let hosts_at = at("hosts");
     let ports_at = hosts_at + segment_bytes / 512;
     let mut out = vec![0; ports_at + segment_bytes / 1024];
@@ -441,7 +440,7 @@ fn older_summary(segment_bytes: usize) -> Vec<u8> {
 
 /// The index of segments that lie one behind the other from 4096 on, by section 7 of the page.
 fn reference_index(segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
-    index_of_version(2, segment_bytes, segments)
+    index_of_version(3, segment_bytes, segments)
 }
 
 fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) -> Vec<u8> {
@@ -451,8 +450,14 @@ fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) ->
         1 => (older_summary(segment_bytes), at("run id")),
         _ => (reference_summary(segment_bytes), at("the entries")),
     };
-    let entry_bytes = entry_at("mixes") + summary.len();
-    let total = (entries_at + segments.len() * entry_bytes + 4).div_ceil(4096) * 4096;
+    let facts_bytes = entry_at("hash") + 16;
+    let entry_bytes = facts_bytes + if version == 3 { 0 } else { summary.len() };
+    let entries_end = entries_at + segments.len() * entry_bytes;
+    let facts_end = (entries_end + 16).div_ceil(4096) * 4096;
+    let total = match version {
+        3 => facts_end + (segments.len() * summary.len()).div_ceil(4080) * 4096,
+        _ => (entries_end + 4).div_ceil(4096) * 4096,
+    };
     let mut out = empty_block("index", total);
     out[at("magic")..][..7].copy_from_slice(b"WSINDEX");
     put(&mut out, at("version"), version, 1);
@@ -487,9 +492,11 @@ fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) ->
         entry[entry_at("the first 256 bytes")..][..256].copy_from_slice(&foot[..256]);
         put(entry, entry_at("offset of the segment"), (4096 + number * segment_bytes) as u64, 8);
         entry[entry_at("hash")..][..16].copy_from_slice(&foot[foot_fields()["hash"].at..][..16]);
-        entry[entry_at("mixes")..].copy_from_slice(&summary);
+        if version != 3 {
+            entry[facts_bytes..].copy_from_slice(&summary);
+        }
     }
-    if version == 2 {
+    if version != 1 {
         // All segments are of one run and one lane.
         let all = |field: &str| segments.iter().map(|segment| foot_of(segment, field, 8)).collect::<Vec<_>>();
         let least = [times("min_ns"), times("first_ns")].concat().into_iter().min();
@@ -514,9 +521,36 @@ fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) ->
         let check = XxHash3_64::oneshot(&out[..entries_at]);
         put(&mut out, at("card check"), check, 8);
     }
+    if version == 3 {
+        put(&mut out, facts_end - 4, total as u64, 4);
+        let check = XxHash3_64::oneshot(&out[..facts_end]);
+        put(&mut out, facts_end - 16, check, 8);
+        put_slices(&mut out[facts_end..], total, &vec![summary; segments.len()]);
+    }
     let check = XxHash3_64::oneshot(&out);
     put(&mut out, at("check"), check, 8);
     out
+}
+
+/// The pages of slices, by section 7 of the page.
+fn put_slices(pages: &mut [u8], total: usize, summaries: &[Vec<u8>]) {
+    let at = |field: &str| {
+        let rows = table("Slices", "at");
+        number(&rows.iter().find(|row| row[2].starts_with(field)).expect("a field of a page of slices")[0])
+    };
+    let in_page = at("page check");
+    for (s, summary) in summaries.iter().enumerate() {
+        for b in (0..summary.len() * 8).filter(|b| summary[b / 8] >> (b % 8) & 1 != 0) {
+            let bit = b * summaries.len() + s;
+            pages[bit / 8 / in_page * 4096 + bit / 8 % in_page] |= 1 << (bit % 8);
+        }
+    }
+    for (page, number) in pages.chunks_mut(4096).zip(1..) {
+        put(page, at("number of the page"), number, 4);
+        put(page, at("total length"), total as u64, 4);
+        let check = XxHash3_64::oneshot(page);
+        put(page, in_page, check, 8);
+    }
 }
 
 /// A whole store file with three segments.
@@ -731,6 +765,34 @@ fn the_index_of_a_store_file_is_that_of_the_code() {
         assert!(index::write(&entries) == by_page, "{segment_bytes} bytes: the two differ");
         assert_eq!(by_page.len() as u64, index::bytes_of(3, segment_bytes));
         assert!(index::read(&by_page) == Ok(entries));
+    }
+}
+
+#[test]
+fn an_index_of_version_2_written_by_the_page_is_read_and_screens() {
+    let segment_bytes = segment::SEGMENT_BYTES_MIN;
+    let mut segment = reference_segment(segment_bytes, &samples()).0;
+    put_checks(&mut segment);
+    let segments = [segment.clone(), segment];
+    let by_page = index_of_version(2, segment_bytes, &segments);
+    let entries = index::read(&by_page).expect("the code reads the index");
+    assert_eq!(Ok(&entries), index::read(&reference_index(segment_bytes, &segments)).as_ref());
+    let len = by_page.len() as u64;
+    let read = |at: u64, into: &mut [u8]| {
+        into.copy_from_slice(&by_page[at as usize..][..into.len()]);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let card = index::read_card(len, read).expect("memory can be read").expect("a card");
+    assert_eq!((card.totals.segments, card.lanes.map(|lanes| lanes.len())), (2, Some(1)));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let whole = [reference_head(segment_bytes), segments.concat(), by_page].concat();
+    fs::write(file.path(), whole).expect("written");
+    for (host, may_match) in [([10, 0, 0, 1], true), ([10, 0, 0, 3], false)] {
+        let opened = fs::File::open(file.path()).expect("a file");
+        let keys = |_| KeyTest::host(host);
+        let stored = StoredFile::open_for(opened, &keys, &mut Vec::new()).expect("the code reads the file");
+        assert_eq!(stored.state(), State::Closed);
+        assert!(stored.segments().iter().all(|facts| facts.may_match == may_match), "{host:?}");
     }
 }
 
