@@ -155,7 +155,8 @@ impl<S: BitSlices> Question<'_, S> {
             found.intersect(&self.address(mask, value, &folded)?);
         }
         if mask.protocol() != 0 && !found.is_empty() {
-            let with = |question: &mut Self, protocol| question.slices.slice(8 * PROTOCOLS_AT + protocol as usize);
+            let with =
+                |question: &mut Self, protocol| question.slices.slice(8 * PROTOCOLS_AT + protocol as usize);
             found.intersect(&self.one_of((mask.protocol().into(), value.protocol().into(), 8), with)?);
         }
         let sides = [(mask.source_port, value.source_port), (mask.destination_port, value.destination_port)];

@@ -23,7 +23,7 @@ pub use uring::Uring;
 /// Reads that leave nothing in the page cache (`RWF_DONTCACHE`).
 const DONT_CACHE: u32 = 0x80;
 /// Reads that one thread has with the kernel at once.
-pub const DEPTH: usize = 64;
+pub const DEPTH: usize = 128;
 
 /// Whether this kernel and these file systems have been found to know [`DONT_CACHE`].
 static DONT_CACHE_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -88,6 +88,14 @@ impl Fetch {
         match self {
             Fetch::Uring(uring) => uring.begin(read),
             Fetch::Plain(waiting) => waiting.push_back(read),
+        }
+    }
+
+    /// A read that has ended by now, which is one that needn't wait; `None`: none has.
+    pub fn poll(&mut self) -> Option<Fetched> {
+        match self {
+            Fetch::Uring(uring) => uring.poll(),
+            Fetch::Plain(_) => self.finish(),
         }
     }
 

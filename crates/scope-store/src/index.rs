@@ -28,8 +28,8 @@ use twox_hash::XxHash3_64;
 pub use card::{Card, LanePart, Totals, read_card, read_totals};
 pub(crate) use card::{has_numbers, lane_parts, reach_ns};
 pub use layout::{INDEX_ALIGN, INDEX_BYTES_MAX, LANES_MAX};
-pub use reading::{read, read_from_end};
 pub(crate) use reading::{Search, search_from_end};
+pub use reading::{read, read_from_end};
 
 /// What the index says of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,7 +299,10 @@ mod tests {
                 assert_eq!(found.read_bytes % INDEX_ALIGN as u64, 0);
                 assert!(found.read_bytes <= bytes.len() as u64);
                 let all = test == KeyTest::all();
-                assert!(!all || found.read_bytes == layout_of(entries.len(), SEGMENT_BYTES_MIN).facts_bytes() as u64);
+                assert!(
+                    !all || found.read_bytes
+                        == layout_of(entries.len(), SEGMENT_BYTES_MIN).facts_bytes() as u64
+                );
                 assert_eq!(found.segments.len(), entries.len());
                 for (screened, entry) in found.segments.iter().zip(&entries) {
                     assert_eq!((screened.offset, screened.hash), (entry.offset, entry.hash));

@@ -10,6 +10,7 @@
 use crate::index::IndexError;
 use crate::listing::{Contents, Passed, PassedRun, SegmentFacts};
 use crate::name::{FileName, begin_of_run};
+use crate::ordered::{Ordered, Supersedes};
 use scope_packet::segment::Foot;
 use scope_packet::{Drops, Gap, GapReason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,6 +29,23 @@ struct Link {
     min_ns: i64,
     max_ns: i64,
     drops: Drops,
+}
+
+/// Of two copies the longer one counts.
+impl Supersedes for Link {
+    fn supersedes(&self, earlier: &Link) -> bool {
+        earlier.end < self.end
+    }
+}
+
+/// The number of the file that has a segment.
+#[derive(Clone, Copy, Debug)]
+struct InFile(u32);
+
+impl Supersedes for InFile {
+    fn supersedes(&self, _: &InFile) -> bool {
+        true
+    }
 }
 
 /// A run and a lane in it.
@@ -88,11 +106,11 @@ impl fmt::Display for Partial {
 #[derive(Debug, Default)]
 pub struct Lanes {
     /// By run, lane, and number of the first packet.
-    links: BTreeMap<([u8; 16], u32, u64), Link>,
+    links: Ordered<([u8; 16], u32, u64), Link>,
     /// Files that are there, by run, volume and number.
     files: BTreeSet<([u8; 16], [u8; 16], u32)>,
     /// The file of each copy of a segment, by run, lane, volume, and number of the first packet.
-    places: BTreeMap<([u8; 16], u32, [u8; 16], u64), u32>,
+    places: Ordered<([u8; 16], u32, [u8; 16], u64), InFile>,
     /// Files that can't be read, or only in part, and where what they lack stood.
     unread: BTreeMap<UnreadFile, Unread>,
     /// Volumes that were given.
@@ -136,11 +154,9 @@ impl Lanes {
                 max_ns: foot.max_ns,
                 drops: foot.drops_before,
             };
-            self.places.insert((foot.run_id, foot.lane, contents.volume, foot.first_packet), contents.number);
-            let known = self.links.entry(place(foot)).or_insert(link);
-            if known.end < link.end {
-                *known = link;
-            }
+            let place_in_volume = (foot.run_id, foot.lane, contents.volume, foot.first_packet);
+            self.places.push(place_in_volume, InFile(contents.number));
+            self.links.push(place(foot), link);
         }
     }
 
@@ -151,7 +167,7 @@ impl Lanes {
         self.files.insert((run_id, volume, number));
         for part in &passed.lanes {
             for first_packet in [part.first, part.last] {
-                self.places.insert((run_id, part.lane, volume, first_packet), number);
+                self.places.push((run_id, part.lane, volume, first_packet), InFile(number));
             }
         }
     }
@@ -168,7 +184,7 @@ impl Lanes {
         let mut lacks = Vec::new();
         let there = self.there();
         let mut before: Option<([u8; 16], u32, &Link)> = None;
-        for (&(run, lane, first_packet), link) in &self.links {
+        for (&(run, lane, first_packet), link) in self.links.iter() {
             match before.filter(|&(last_run, last_lane, _)| (last_run, last_lane) == (run, lane)) {
                 Some((_, _, last)) => self.between((run, lane), last, link, &there, &mut lacks),
                 None if first_packet == 0 => {
@@ -184,9 +200,9 @@ impl Lanes {
 
     /// Whether a segment with this foot is its lane's last one, of all that are known.
     pub fn is_last(&self, foot: &Foot) -> bool {
-        let behind = (foot.run_id, foot.lane, foot.first_packet.saturating_add(1))
-            ..=(foot.run_id, foot.lane, u64::MAX);
-        self.links.range(behind).next().is_none()
+        let behind = (foot.run_id, foot.lane, foot.first_packet.saturating_add(1));
+        let next = self.links.first_from(&behind);
+        next.is_none_or(|(&(run, lane, _), _)| (run, lane) != (foot.run_id, foot.lane))
     }
 
     /// Whether the first packets of a run may be where nobody looks: in volumes that weren't given, or in files that
@@ -200,7 +216,7 @@ impl Lanes {
     /// Runs of which the first packets of a lane are in no file.
     pub fn cut_runs(&self) -> BTreeSet<[u8; 16]> {
         let mut firsts: BTreeMap<LaneId, u64> = BTreeMap::new();
-        for &(run, lane, _, first_packet) in self.places.keys() {
+        for &(run, lane, _, first_packet) in self.places.iter().map(|(place, _)| place) {
             let first = firsts.entry((run, lane)).or_insert(first_packet);
             *first = first_packet.min(*first);
         }
@@ -221,7 +237,7 @@ impl Lanes {
     pub fn show_all(&self, file: UnreadFile) -> bool {
         let (run, volume, number) = file;
         let mut last: BTreeMap<([u8; 16], u32), u32> = BTreeMap::new();
-        for (&(run_id, lane, of, _), &file) in &self.places {
+        for (&(run_id, lane, of, _), &InFile(file)) in self.places.iter() {
             if of == volume && begin_of_run(&run_id) == run {
                 let last = last.entry((run_id, lane)).or_insert(file);
                 *last = (*last).max(file);
@@ -232,9 +248,10 @@ impl Lanes {
 
     /// Why packets of a lane are missing that no segment has: deleted, damaged, or never stored.
     pub fn why(&self, id: LaneId, packets: &Range<u64>) -> GapReason {
-        let mut around = self.links.range((id.0, id.1, packets.end)..=(id.0, id.1, u64::MAX));
-        let before = || self.links.range((id.0, id.1, 0)..(id.0, id.1, packets.start)).next_back();
-        let Some((_, next)) = around.next().or_else(before) else { return GapReason::Disk };
+        let is_of = |((run, lane, _), _): &(&([u8; 16], u32, u64), &Link)| (*run, *lane) == id;
+        let behind = self.links.first_from(&(id.0, id.1, packets.end)).filter(is_of);
+        let before = || self.links.last_before(&(id.0, id.1, packets.start)).filter(is_of);
+        let Some((_, next)) = behind.or_else(before) else { return GapReason::Disk };
         match self.is_deleted(id, packets, next, &self.there()) {
             true => GapReason::Evicted,
             false if self.unread(id, packets, next).is_some() => GapReason::Unreadable,
@@ -262,9 +279,11 @@ impl Lanes {
     /// 0 where nothing is in front, `None` where nothing is behind.
     fn around(&self, (run, lane): LaneId, volume: [u8; 16], packets: &Range<u64>) -> (u32, Option<u32>) {
         let place = |packet| (run, lane, volume, packet);
-        let before = self.places.range(place(0)..place(packets.start)).next_back();
-        let behind = self.places.range(place(packets.end)..=place(u64::MAX)).next();
-        (before.map_or(0, |(_, &file)| file), behind.map(|(_, &file)| file))
+        let is_of =
+            |(of, _): &(&([u8; 16], u32, [u8; 16], u64), &InFile)| (of.0, of.1, of.2) == (run, lane, volume);
+        let before = self.places.last_before(&place(packets.start)).filter(is_of);
+        let behind = self.places.first_from(&place(packets.end)).filter(is_of);
+        (before.map_or(0, |(_, file)| file.0), behind.map(|(_, file)| file.0))
     }
 
     /// The volumes that may have had packets between two segments.

@@ -61,6 +61,7 @@ mod mending;
 mod merge;
 pub mod name;
 mod neighbours;
+mod ordered;
 pub mod outgoing;
 pub mod record;
 pub mod recover;

@@ -664,12 +664,15 @@ pub(crate) fn open(volume: &Folder, name: &FileName) -> io::Result<File> {
 
 fn open_in(day: &Folder, name: &FileName) -> io::Result<File> {
     let last = |path: PathBuf| path.file_name().map(OsStr::to_os_string).unwrap_or_default();
-    match day.reading(&last(name.path())) {
+    let file = match day.reading(&last(name.path())) {
         Err(gone) if gone.kind() == io::ErrorKind::NotFound && name.is_growing() => {
             day.reading(&last(name.closed().path()))
         }
         opened => opened,
-    }
+    }?;
+    // What is needed is asked for: the kernel would read megabytes ahead of a page.
+    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+    Ok(file)
 }
 
 /// What an opened file of this name and volume has: where its head is damaged, these say whose it is.

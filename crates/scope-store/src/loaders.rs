@@ -7,7 +7,7 @@
 //! Each thread has several segments under way. What is read, or being read, and not taken yet, has a room; a segment
 //! that is needed next is read however much it takes.
 
-use crate::fetch::{Fetch, Read};
+use crate::fetch::{Fetch, Fetched, Read};
 use crate::listing::SegmentFacts;
 use crate::load::{Effort, Loading, Need, Outcome, Step, Wanted};
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Segments that one thread has under way.
-const UNDER_WAY_MAX: usize = 8;
+const UNDER_WAY_MAX: usize = 32;
 /// While a thread has so many bytes of reads with the kernel it begins no segment: what others ask of the disk stands
 /// behind them.
 const READS_BYTES_MAX: usize = 4 << 20;
@@ -214,8 +214,14 @@ impl Shared {
         let mut under_way: HashMap<usize, (Loading, usize)> = HashMap::new();
         let mut reads_bytes = 0;
         loop {
-            while under_way.len() < UNDER_WAY_MAX && reads_bytes < READS_BYTES_MAX {
-                let Some((segment, facts)) = self.next(!under_way.is_empty()) else { break };
+            // What has been read is looked at before more is begun. So while the page cache has all, each segment is
+            // read and looked at in the processor's cache.
+            let ended = fetch.poll();
+            if ended.is_none()
+                && under_way.len() < UNDER_WAY_MAX
+                && reads_bytes < READS_BYTES_MAX
+                && let Some((segment, facts)) = self.next(!under_way.is_empty())
+            {
                 match self.begin(segment, facts) {
                     Err(outcome) => self.deliver(segment, facts.bytes, outcome),
                     Ok((_, Step::Done(outcome))) => self.deliver(segment, facts.bytes, outcome),
@@ -224,14 +230,12 @@ impl Shared {
                         under_way.insert(segment, (loading, facts.bytes));
                     }
                 }
+                continue;
             }
             if under_way.is_empty() {
                 return;
             }
-            let begun = Instant::now();
-            let fetched = fetch.finish();
-            self.lock().waiting += begun.elapsed();
-            let Some(fetched) = fetched else { return };
+            let Some(fetched) = ended.or_else(|| self.waited_for(&mut fetch)) else { return };
             reads_bytes = reads_bytes.saturating_sub(fetched.buffer.len());
             let segment = fetched.token;
             let Some((loading, bytes)) = under_way.get_mut(&segment) else { continue };
@@ -244,5 +248,13 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// The next read that ends.
+    fn waited_for(&self, fetch: &mut Fetch) -> Option<Fetched> {
+        let begun = Instant::now();
+        let fetched = fetch.finish();
+        self.lock().waiting += begun.elapsed();
+        fetched
     }
 }

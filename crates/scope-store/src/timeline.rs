@@ -283,20 +283,7 @@ impl StoreTimeline {
                 timeline.add(number, listed, until_ns, &mut plan);
             }
         }
-        let lacks = plan.lanes.lacks();
-        timeline.bound(&plan, &lacks);
-        // What a damaged file may have had is missing, also if another volume may have had it.
-        let is_told = |lack: &&Lack| !lack.is_elsewhere || lack.unread.is_some();
-        timeline.losses.add(lacks.iter().filter(is_told).map(|lack| lack.gap));
-        timeline.losses.add(plan.between_runs(span));
-        let touch = |lack: &&Lack| lack.is_elsewhere && timeline.touches((lack.gap.from_ns, lack.gap.to_ns));
-        let elsewhere = |run_id| {
-            let of_run = lacks.iter().filter(touch).filter(|lack| lack.run_id == run_id);
-            of_run.fold(0, |sum: u64, lack| sum.saturating_add(lack.gap.lost_max.unwrap_or(0)))
-        };
-        let partial = plan.lanes.partial();
-        timeline.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
-        timeline.begin(plan);
+        let lasts = timeline.begin(&mut plan);
         if let Some(spans) = &means.within {
             timeline.pass_over(spans);
         }
@@ -304,7 +291,27 @@ impl StoreTimeline {
             timeline.count_by_feet();
         }
         timeline.read(sift, means.fetches, memory_bytes / 4);
+        // Meanwhile the first segments are read.
+        timeline.look_for_losses(&plan);
+        lasts.iter().for_each(|(file, facts, has_turn)| timeline.look_behind(*file, facts, *has_turn));
         timeline
+    }
+
+    /// Notes what the stores lack, as far as feet and names say it.
+    fn look_for_losses(&mut self, plan: &Plan) {
+        let lacks = plan.lanes.lacks();
+        self.bound(plan, &lacks);
+        // What a damaged file may have had is missing, also if another volume may have had it.
+        let is_told = |lack: &&Lack| !lack.is_elsewhere || lack.unread.is_some();
+        self.losses.add(lacks.iter().filter(is_told).map(|lack| lack.gap));
+        self.losses.add(plan.between_runs(self.span));
+        let touch = |lack: &&Lack| lack.is_elsewhere && self.touches((lack.gap.from_ns, lack.gap.to_ns));
+        let elsewhere = |run_id| {
+            let of_run = lacks.iter().filter(touch).filter(|lack| lack.run_id == run_id);
+            of_run.fold(0, |sum: u64, lack| sum.saturating_add(lack.gap.lost_max.unwrap_or(0)))
+        };
+        let partial = plan.lanes.partial();
+        self.partial = partial.into_iter().map(|partial| (partial, elsewhere(partial.run_id))).collect();
     }
 
     /// Passes over the segments that touch none of these spans.
@@ -529,8 +536,9 @@ impl StoreTimeline {
         min_ns <= self.span.to_ns && max_ns >= self.span.from_ns
     }
 
-    /// Numbers lanes by run, and chooses among copies.
-    fn begin(&mut self, mut plan: Plan) {
+    /// Numbers lanes by run, and chooses among copies. Returns of each lane the last segment, its file, and whether it has
+    /// its turn.
+    fn begin(&mut self, plan: &mut Plan) -> Vec<(usize, SegmentFacts, bool)> {
         let mut runs: BTreeMap<[u8; 16], i64> = BTreeMap::new();
         for ((run, ..), (begin_ns, _)) in &plan.lane_begins {
             let first = runs.entry(*run).or_insert(*begin_ns);
@@ -546,18 +554,18 @@ impl StoreTimeline {
         for segment in &mut self.segments {
             segment.lane = numbers[&plan.lane_of(&segment.facts.foot)];
         }
-        self.name_unknown(&mut plan);
+        self.name_unknown(plan);
         plan.candidates.sort_unstable();
         let mut chosen: Option<(SegmentId, usize)> = None;
         let (mut order, mut lasts): (Vec<(Rank, usize)>, Vec<_>) = (Vec::new(), Vec::new());
-        for (id, _, _, _, at) in plan.candidates {
+        for (id, _, _, _, at) in std::mem::take(&mut plan.candidates) {
             match chosen {
                 Some((known, first)) if known == id => self.copies.entry(first).or_default().push(at),
                 _ => {
                     chosen = Some((id, at));
                     let Segment { lane, facts, .. } = &self.segments[at];
                     if plan.lanes.is_last(&facts.foot) {
-                        lasts.push((self.segments[at].file, *facts));
+                        lasts.push((self.segments[at].file, *facts, true));
                     }
                     order.push(((facts.foot.min_ns, *lane, facts.foot.first_packet), at));
                 }
@@ -565,10 +573,10 @@ impl StoreTimeline {
         }
         order.sort_unstable();
         self.pending = order.into_iter().map(|(_, at)| at).collect();
-        lasts.iter().for_each(|(file, facts)| self.look_behind(*file, facts, true));
         let passed = plan.skipped.values().filter(|(_, facts)| plan.lanes.is_last(&facts.foot));
-        passed.for_each(|(file, facts)| self.look_behind(*file, facts, false));
-        self.interfaces = Arc::new(StoreInterfaces::new(plan.interfaces, lanes));
+        lasts.extend(passed.map(|&(file, facts)| (file, facts, false)));
+        self.interfaces = Arc::new(StoreInterfaces::new(std::mem::take(&mut plan.interfaces), lanes));
+        lasts
     }
 
     /// Says how much is missing of files that can't be read, or only in part: as much as the numbers of the lanes say,

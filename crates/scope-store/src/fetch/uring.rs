@@ -85,13 +85,28 @@ impl Uring {
         }
     }
 
+    /// A read that has ended by now: of what the page cache has the kernel fills buffers at once.
+    pub(super) fn poll(&mut self) -> Option<Fetched> {
+        if !self.queue.submission().is_empty() {
+            let _ = self.queue.submit(); // `finish` meets what is wrong
+        }
+        self.ended()
+    }
+
+    fn ended(&mut self) -> Option<Fetched> {
+        while let Some((place, result)) = self.answer() {
+            if let Some(fetched) = self.landed(place, result) {
+                return Some(fetched);
+            }
+        }
+        None
+    }
+
     /// Waits for the next read that ends.
     pub(super) fn finish(&mut self) -> Option<Fetched> {
         while self.under_way() > 0 {
-            while let Some((place, result)) = self.answer() {
-                if let Some(fetched) = self.landed(place, result) {
-                    return Some(fetched);
-                }
+            if let Some(fetched) = self.ended() {
+                return Some(fetched);
             }
             match self.queue.submit_and_wait(1) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return self.broken(&error),

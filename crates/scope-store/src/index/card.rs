@@ -209,7 +209,9 @@ pub fn read_totals<E>(
 /// That of `read`; `None`: no index with a card stands at the end, or it isn't what was written.
 pub fn read_card<E>(len: u64, read: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<Option<Card>, E> {
     let begin: Option<[u8; CARD_BYTES]> = read_begin(len, read)?;
-    Ok(begin.filter(|begin| Version::of(begin[15]).is_some_and(Version::has_card)).and_then(|begin| Card::read(&begin)))
+    Ok(begin
+        .filter(|begin| Version::of(begin[15]).is_some_and(Version::has_card))
+        .and_then(|begin| Card::read(&begin)))
 }
 
 /// The beginning of the last index block.

@@ -50,7 +50,9 @@ pub(super) enum Version {
 
 impl Version {
     pub fn of(number: u8) -> Option<Version> {
-        [Version::First, Version::Second, Version::Third].into_iter().find(|version| version.number() == number)
+        [Version::First, Version::Second, Version::Third]
+            .into_iter()
+            .find(|version| version.number() == number)
     }
 
     pub const fn number(self) -> u8 {

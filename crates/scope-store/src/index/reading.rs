@@ -142,7 +142,9 @@ impl Begin {
             _ if le32(begin, 4) as usize != self.total => Some("its lengths differ"),
             bytes if bytes > self.total => Some("it has more entries than room"),
             _ if entries > 0 && !version.form().is_length(summary_bytes) => Some("an entry can't be read"),
-            bytes if version == Version::Third && bytes != self.total => Some("it has more room than entries"),
+            bytes if version == Version::Third && bytes != self.total => {
+                Some("it has more room than entries")
+            }
             _ => None,
         }
     }
@@ -302,7 +304,9 @@ fn facts_and_slices<E>(
             }
         }
         Err(SliceError::Read(error)) => return Err(error),
-        Err(SliceError::Damaged) => return Ok(Err(IndexError::Damaged("a checksum of a part of it differs"))),
+        Err(SliceError::Damaged) => {
+            return Ok(Err(IndexError::Damaged("a checksum of a part of it differs")));
+        }
     }
     Ok(Ok((segments, facts_bytes as u64 + pages.read_bytes())))
 }

@@ -75,7 +75,8 @@ pub(super) fn read_all(pages: &mut [u8], layout: Layout) -> Option<Vec<u8>> {
     let mut summaries = vec![0; entries * summary_bytes];
     for word in 0..summary_bytes / 8 {
         for first in (0..entries).step_by(SIDE) {
-            let bits = |bit| bits_at(&stream, (word * SIDE + bit) * entries + first, SIDE.min(entries - first));
+            let bits =
+                |bit| bits_at(&stream, (word * SIDE + bit) * entries + first, SIDE.min(entries - first));
             let mut square = std::array::from_fn(bits);
             transpose(&mut square);
             for (row, number) in square.into_iter().zip(first..entries) {
