@@ -4,7 +4,7 @@
 mod run;
 
 use run::questions::{ask, at, keep, words};
-use run::{Done, Place, finish, names, wirescope};
+use run::{Place, names};
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::segment::FOOT_BYTES;
 use scope_store::StoredFile;

@@ -4,7 +4,7 @@
 mod run;
 
 use run::questions::{query, words};
-use run::{Done, Place, Started, finish, names, wirescope};
+use run::{Place, Started, names, wirescope};
 use scope_testkit::traffic::{Capture, Precision, Record, frame, pcapng};
 use std::fs::{self, File};
 use std::io::Read;

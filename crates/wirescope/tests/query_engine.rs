@@ -4,12 +4,10 @@
 mod run;
 
 use run::questions::{ask, at, forget, keep};
-use run::{Done, Place, finish, names, wirescope};
+use run::{Place, names};
 use scope_testkit::oracle::{self, difference};
 use scope_testkit::traffic::{Capture, Conversations};
 use serde_json::Value;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -5,15 +5,13 @@
 mod run;
 
 use run::questions::{forget, query};
-use run::{Done, Place, finish, is_root, skip, wirescope};
+use run::{Place, is_root, skip};
 use scope_testkit::lab::disk::{self, DATA_FROM_MIB, Disk, Kind, own_mounts};
 use scope_testkit::oracle;
 use scope_testkit::traffic::{Capture, Conversations};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::fs;
 
 /// MiB of the disk that can be read, behind what the file system has for itself.
 const READABLE_MIB: u64 = 9;

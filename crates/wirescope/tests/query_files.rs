@@ -3,7 +3,7 @@
 mod run;
 
 use run::questions::{at, query};
-use run::{Done, Place, finish, wirescope};
+use run::{Place, finish};
 use scope_testkit::oracle::{self, VlanRule, difference, have, tcpdump_selects};
 use scope_testkit::traffic::{
     Capture, Conversations, ETHERNET, Interface, Precision, RAW, Random, Record, frame, pcap, pcapng,

@@ -5,7 +5,7 @@ mod run;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket};
 use run::questions::{at, keep, query, words};
-use run::{Done, Place, finish, wirescope};
+use run::{Place, finish, wirescope};
 use scope_testkit::oracle::{self, VlanRule, difference, tcpdump_selects};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record, frame};
 use serde_json::Value;

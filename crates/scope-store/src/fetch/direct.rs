@@ -6,7 +6,7 @@
 //! memory:  |....front....wanted wanted wanted....|      aligned like them; what is wanted is copied out of it
 //! ```
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -36,7 +36,7 @@ impl Direct {
         // Not by its name, which may lead to another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let file = File::from(openat(CWD, path, flags, Mode::empty())?);
         let most = (bytes.next_multiple_of(ALIGN) + ALIGN).min(PIECE_BYTES);
         let memory = vec![0; most + ALIGN];
         let begin = memory.as_ptr().align_offset(ALIGN);

@@ -27,12 +27,14 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A place among those that are answered; `None`: there are none.
 #[derive(Debug)]
-pub struct Turn(Option<File>);
+pub struct Turn {
+    _place: Option<File>,
+}
 
 impl Turn {
     /// No place, for who must not wait: one that is fed by a pipe may be fed by a question, which waits then.
     pub const fn none() -> Turn {
-        Turn(None)
+        Turn { _place: None }
     }
 
     /// Waits for a place; `None`: the question was stopped. To be called while files can still be made.
@@ -42,7 +44,7 @@ impl Turn {
         loop {
             for at in 0..places.len() {
                 match places[at].try_lock() {
-                    Ok(()) => return Some(Turn(Some(places.swap_remove(at)))),
+                    Ok(()) => return Some(Turn { _place: Some(places.swap_remove(at)) }),
                     Err(TryLockError::WouldBlock) => {}
                     Err(TryLockError::Error(_)) => return Some(Turn::none()),
                 }
@@ -61,10 +63,13 @@ impl Turn {
 
 /// The files of the places.
 fn places() -> Option<Vec<File>> {
-    let own = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = || Some(PathBuf::from(format!("/run/user/{}", fs::metadata("/proc/self").ok()?.uid())));
-    let folders = [Some("/run".into()), own.or_else(usual)];
-    folders.into_iter().flatten().find_map(|folder| places_in(&folder).ok())
+    let user = fs::metadata("/proc/self").ok()?.uid();
+    let named = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = named.unwrap_or_else(|| format!("/run/user/{user}").into());
+    // Sudo may leave that of somebody else.
+    let is_own = |folder: &PathBuf| fs::metadata(folder).is_ok_and(|facts| facts.uid() == user);
+    let folders = ["/run".into()].into_iter().chain(Some(own).filter(is_own));
+    folders.into_iter().find_map(|folder: PathBuf| places_in(&folder).ok())
 }
 
 fn places_in(folder: &Path) -> io::Result<Vec<File>> {
