@@ -238,6 +238,29 @@ impl Past {
         })
     }
 
+    /// Why numbers are lacking that may belong to the window.
+    fn lacking(&self, question: &Question<'_>, answer: &Answer<'_>) -> impl Iterator<Item = GapReason> {
+        let lacking = answer.lacking.iter().filter(|(lane, span, _)| self.concern(question, *lane, span));
+        lacking.map(|(_, _, reason)| *reason)
+    }
+
+    /// What the stores have of the run, and where earlier runs are: of all files, or of those that a span needs. `None`:
+    /// all may say more. What is lacking, and why, is told by what stands around it; where nothing of the window is
+    /// lacking the files of the window say the same as all.
+    fn looked(
+        &self,
+        question: &Question<'_>,
+        span_ns: Option<(i64, i64)>,
+    ) -> Option<(Answer<'_>, Listings)> {
+        let (own, earlier) = self.list(question, span_ns);
+        if span_ns.is_some() && self.passed_concern(question, &own) {
+            return None;
+        }
+        let answer = self.own(question, own);
+        let lacks = span_ns.is_some() && self.lacking(question, &answer).next().is_some();
+        (!lacks).then_some((answer, earlier))
+    }
+
     /// What reading the stores for a dump may use: one thread, no io_uring, since that could not be made any more. What
     /// has no room in memory goes into a file without a name on a volume.
     fn means(&self) -> Means {
@@ -303,24 +326,14 @@ impl Elsewhere for Past {
 
     fn ask(&self, question: &Question<'_>) -> Answer<'_> {
         let until = self.clock.monotonic() + self.patience;
-        // What is lacking, and why, is told as it is when all files are looked into. Where nothing of the window is lacking
-        // those that the window needs say the same.
         let (mut listings, mut span_ns) = (0, Some((question.from_ns, i64::MAX)));
         loop {
-            let (own, earlier) = self.list(question, span_ns);
-            if span_ns.is_some() && self.passed_concern(question, &own) {
+            let Some((mut answer, earlier)) = self.looked(question, span_ns) else {
                 span_ns = None;
                 continue;
-            }
-            let mut answer = self.own(question, own);
-            let lacking = answer.lacking.iter().filter(|(lane, span, _)| self.concern(question, *lane, span));
-            let lacking: Vec<GapReason> = lacking.map(|(_, _, reason)| *reason).collect();
-            if span_ns.is_some() && !lacking.is_empty() {
-                span_ns = None;
-                continue;
-            }
+            };
             listings += 1;
-            let may_come = lacking.contains(&GapReason::NotStored);
+            let may_come = self.lacking(question, &answer).any(|reason| reason == GapReason::NotStored);
             if may_come && (listings < LISTINGS_MIN || self.clock.monotonic() < until) {
                 self.clock.wait(LIST_AGAIN_AFTER, &std::thread::sleep);
                 continue;
@@ -409,3 +422,6 @@ fn unread(timeline: &StoreTimeline, from: usize) -> Vec<String> {
     let damages = timeline.damages().get(from..).unwrap_or_default();
     damages.iter().map(|damaged| damaged.fault.to_string()).collect()
 }
+
+#[cfg(test)]
+mod tests;
