@@ -247,11 +247,7 @@ impl Past {
     /// What the stores have of the run, and where earlier runs are: of all files, or of those that a span needs. `None`:
     /// all may say more. What is lacking, and why, is told by what stands around it; where nothing of the window is
     /// lacking the files of the window say the same as all.
-    fn looked(
-        &self,
-        question: &Question<'_>,
-        span_ns: Option<(i64, i64)>,
-    ) -> Option<(Answer<'_>, Listings)> {
+    fn looked(&self, question: &Question<'_>, span_ns: Option<(i64, i64)>) -> Option<(Answer<'_>, Listings)> {
         let (own, earlier) = self.list(question, span_ns);
         if span_ns.is_some() && self.passed_concern(question, &own) {
             return None;

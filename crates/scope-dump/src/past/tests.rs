@@ -38,7 +38,7 @@ impl Dice {
 
 /// A ring that has turned: of each lane the times of all packets that ever came.
 fn turned(dice: &mut Dice, lanes: u32) -> (Arc<Ring>, Vec<Vec<i64>>) {
-    let (ring_bytes, segment_bytes) = (8 * SEGMENT * u64::from(lanes), Some(SEGMENT));
+    let (ring_bytes, segment_bytes) = (16 * SEGMENT * u64::from(lanes), Some(SEGMENT));
     let config = RingConfig { ring_bytes, segment_bytes, workers: lanes, lanes: 1, run_id: RUN };
     let ring = Ring::create(&config).unwrap();
     let mut came = Vec::new();
@@ -56,7 +56,7 @@ fn turned(dice: &mut Dice, lanes: u32) -> (Arc<Ring>, Vec<Vec<i64>>) {
         writer.add_interface(number);
         ring.begin_listening(worker, 1, GapReason::NotStarted);
         let (mut now_ns, mut times) = (BEGIN_NS, Vec::new());
-        for _ in 0..200 + dice.below(1500) {
+        for _ in 0..500 + dice.below(1500) {
             // Sometimes a little back.
             now_ns += if dice.below(30) == 0 { -(dice.below(4000) as i64) } else { dice.below(300) as i64 };
             let len = LEN as u32;
@@ -221,7 +221,7 @@ fn check(seed: u64, lanes: u32, is_lossy: bool) -> Option<bool> {
 #[test]
 fn files_of_the_window_say_what_all_say() {
     let mut counts = [0; 3];
-    for seed in 0..150 {
+    for seed in 0..90 {
         counts[match check(seed, 1 + seed as u32 % 2, seed % 3 == 0) {
             None => 0,
             Some(false) => 1,
@@ -229,5 +229,5 @@ fn files_of_the_window_say_what_all_say() {
         }] += 1;
     }
     println!("all files needed, all looked into, fewer: {counts:?}");
-    assert!(counts[2] > 30, "{counts:?}");
+    assert!(counts[2] > 10, "{counts:?}");
 }
