@@ -11,6 +11,7 @@
 
 mod earlier;
 mod own;
+mod part;
 
 use crate::numbers::Numbers;
 pub(crate) use own::Seam;
@@ -182,8 +183,8 @@ impl Past {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the volumes have of this run, and of earlier ones.
-    fn list(&self, question: &Question<'_>) -> (Listings, Listings) {
+    /// What the volumes have of this run, and of earlier ones: all of it, or what a span needs.
+    fn list(&self, question: &Question<'_>, span_ns: Option<(i64, i64)>) -> (Listings, Listings) {
         let run = self.ring.run_id();
         let begin_of_run = scope_store::name::begin_of_run(&run);
         let is_own = |file: &Listed| match &file.contents {
@@ -197,23 +198,63 @@ impl Past {
             // A volume that is gone has nothing: its numbers are lacking.
             let open = || Store::of(folder.again().ok()?).ok();
             let (Some(store), Some(other)) = (open(), open()) else { continue };
-            let wanted = Wanted { keys: &keys, span_ns: None, threads: 1 };
+            let wanted = Wanted { keys: &keys, span_ns, threads: 1 };
             let Ok((listings, _)) = listing::list_for(&[&store], &wanted) else { continue };
             let Some(mut listing) = listings.into_iter().next() else { continue };
             let (of_run, others) = std::mem::take(&mut listing.files).into_iter().partition(is_own);
+            let (passed_of_run, passed) =
+                std::mem::take(&mut listing.passed).into_iter().partition(|passed| passed.run_id == run);
+            let (heads_of_run, heads) =
+                std::mem::take(&mut listing.heads).into_iter().partition(|head| head.run_id == run);
             let of_run = Listing {
                 volume: listing.volume,
                 is_written: listing.is_written,
                 files: of_run,
-                passed: Vec::new(),
-                heads: Vec::new(),
+                passed: passed_of_run,
+                heads: heads_of_run,
                 foreign: Default::default(),
                 unread: Vec::new(),
             };
             own.push((store, of_run));
-            earlier.push((other, Listing { files: others, ..listing }));
+            earlier.push((other, Listing { files: others, passed, heads, ..listing }));
         }
         (own, earlier)
+    }
+
+    /// Whether packets of the run with these numbers, all of them recycled, may belong to the window.
+    fn concern(&self, question: &Question<'_>, lane: u32, span: &Range<u64>) -> bool {
+        let window = (question.from_ns, i64::MAX);
+        !span.is_empty() && self.ring.lost(lane, std::slice::from_ref(span), window)[0].packets_max > 0
+    }
+
+    /// Whether a file of the run that was passed over stands for numbers of which the ring doesn't know that none belongs
+    /// to the window.
+    fn passed_concern(&self, question: &Question<'_>, own: &Listings) -> bool {
+        let passed = own.iter().flat_map(|(_, listing)| &listing.passed);
+        passed.flat_map(|passed| &passed.lanes).any(|part| {
+            let asked = question.numbers.get(part.lane as usize).map_or(&[][..], Numbers::spans);
+            let inside = |span: &Range<u64>| span.start.max(part.first)..span.end.min(part.end);
+            asked.iter().any(|span| self.concern(question, part.lane, &inside(span)))
+        })
+    }
+
+    /// Why numbers are lacking that may belong to the window.
+    fn lacking(&self, question: &Question<'_>, answer: &Answer<'_>) -> impl Iterator<Item = GapReason> {
+        let lacking = answer.lacking.iter().filter(|(lane, span, _)| self.concern(question, *lane, span));
+        lacking.map(|(_, _, reason)| *reason)
+    }
+
+    /// What the stores have of the run, and where earlier runs are: of all files, or of those that a span needs. `None`:
+    /// all may say more. What is lacking, and why, is told by what stands around it; where nothing of the window is
+    /// lacking the files of the window say the same as all.
+    fn looked(&self, question: &Question<'_>, span_ns: Option<(i64, i64)>) -> Option<(Answer<'_>, Listings)> {
+        let (own, earlier) = self.list(question, span_ns);
+        if span_ns.is_some() && self.passed_concern(question, &own) {
+            return None;
+        }
+        let answer = self.own(question, own);
+        let lacks = span_ns.is_some() && self.lacking(question, &answer).next().is_some();
+        (!lacks).then_some((answer, earlier))
     }
 
     /// What reading the stores for a dump may use: one thread, no io_uring, since that could not be made any more. What
@@ -224,6 +265,7 @@ impl Past {
         Means {
             memory_bytes: MEMORY_BYTES,
             spill: SpillFile::Made(Box::new(make)),
+            no_room: ("store", "free some space there, or let windows begin later (--before)"),
             inexact_apart: true,
             ..Means::default()
         }
@@ -280,11 +322,15 @@ impl Elsewhere for Past {
 
     fn ask(&self, question: &Question<'_>) -> Answer<'_> {
         let until = self.clock.monotonic() + self.patience;
-        for listing in 1.. {
-            let (own, earlier) = self.list(question);
-            let mut answer = self.own(question, own);
-            let may_come = answer.lacking.iter().any(|(_, _, reason)| *reason == GapReason::NotStored);
-            if may_come && (listing < LISTINGS_MIN || self.clock.monotonic() < until) {
+        let (mut listings, mut span_ns) = (0, Some((question.from_ns, i64::MAX)));
+        loop {
+            let Some((mut answer, earlier)) = self.looked(question, span_ns) else {
+                span_ns = None;
+                continue;
+            };
+            listings += 1;
+            let may_come = self.lacking(question, &answer).any(|reason| reason == GapReason::NotStored);
+            if may_come && (listings < LISTINGS_MIN || self.clock.monotonic() < until) {
                 self.clock.wait(LIST_AGAIN_AFTER, &std::thread::sleep);
                 continue;
             }
@@ -294,7 +340,6 @@ impl Elsewhere for Past {
             }
             return answer;
         }
-        Answer::default()
     }
 
     fn link_type(&self, lane: u32) -> Option<LinkType> {
@@ -373,3 +418,6 @@ fn unread(timeline: &StoreTimeline, from: usize) -> Vec<String> {
     let damages = timeline.damages().get(from..).unwrap_or_default();
     damages.iter().map(|damaged| damaged.fault.to_string()).collect()
 }
+
+#[cfg(test)]
+mod tests;

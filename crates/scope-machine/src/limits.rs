@@ -26,14 +26,30 @@ pub fn allow_files(files: u64) {
     }
 }
 
-/// Niceness of what may take longer: beside capture and the writers of stores it gets what they leave. The kernel gives
-/// its reads the lowest of the usual priorities, too.
+/// Niceness of what may take longer: beside capture and the writers of stores it gets what they leave.
 const NICE: i32 = 19;
+/// Of what is asked of disks the class that is usual, and there the last priority (`ioprio_set(2)`).
+const BEST_EFFORT: libc::c_long = 2;
+const LAST: libc::c_long = 7;
+/// Where the class stands in a priority.
+const CLASS_SHIFT: u32 = 13;
+/// Served only where nobody else asks for anything: who was given this class keeps it.
+const IDLE: libc::c_long = 3;
+/// The calling thread.
+const WHO_PROCESS: libc::c_int = 1;
 
-/// Stands back behind others, with all threads that are made from now on.
+/// Stands back behind others, with all threads that are made from now on: with processors and with disks.
 pub fn stand_back() {
     if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
         let _ = setpriority_process(None, NICE); // refused to nobody
+    }
+    // The niceness alone counts only for who was given no priority with disks, as by ionice.
+    // SAFETY: these take and return numbers only. A lower priority is refused to nobody.
+    unsafe {
+        let given = libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0);
+        if given >> CLASS_SHIFT != IDLE {
+            libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, BEST_EFFORT << CLASS_SHIFT | LAST);
+        }
     }
 }
 

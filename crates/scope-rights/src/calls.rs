@@ -21,6 +21,8 @@ const FREE: &[&[c_long]] = &[
     // which may be opened.
     &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_preadv2, SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek],
     &[SYS_openat, SYS_close, SYS_close_range, SYS_fcntl, SYS_dup, SYS_dup3, SYS_flock, SYS_getdents64, SYS_getcwd],
+    // What of a store's file lies in the page cache.
+    &[SYS_CACHESTAT],
     &[SYS_newfstatat, SYS_fstat, SYS_statx, SYS_fstatfs, SYS_statfs, SYS_readlinkat, SYS_faccessat, SYS_faccessat2],
     // Dumps: made, synced, named, truncated to what is whole, removed on request; late packets merged in.
     &[SYS_linkat, SYS_unlinkat, SYS_renameat2, SYS_ftruncate, SYS_fallocate, SYS_fsync, SYS_fdatasync, SYS_fchmod],
@@ -48,6 +50,9 @@ const FREE: &[&[c_long]] = &[
     &[SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getgroups, SYS_getppid, SYS_capget, SYS_uname, SYS_sysinfo],
     &[SYS_getrusage, SYS_times, SYS_getrandom],
 ];
+
+/// `cachestat(2)`, the same on all architectures that this is built for: the crate has it for some.
+pub const SYS_CACHESTAT: c_long = 451;
 
 /// The older names that the C library uses on x86-64.
 #[cfg(target_arch = "x86_64")]

@@ -17,6 +17,7 @@ const FREE: &[&[c_long]] = &[
     // The files that are read, and what is open already to be written. Reads by io_uring: a queue that was made,
     // restricted to reading, before this list came into force; no new ones can be made or set up.
     &[SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_preadv2, SYS_lseek, SYS_io_uring_enter],
+    &[calls::SYS_CACHESTAT],
     &[SYS_write, SYS_writev, SYS_pwrite64, SYS_fadvise64, SYS_close],
     &[SYS_fcntl, SYS_getdents64, SYS_newfstatat, SYS_fstat, SYS_statx, SYS_readlinkat, SYS_getcwd, SYS_faccessat2],
     // Memory, threads and their end.

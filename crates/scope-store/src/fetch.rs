@@ -6,8 +6,11 @@
 //! ```
 //! A read takes what the page cache has, and leaves nothing there that wasn't there before (`RWF_DONTCACHE`,
 //! Linux 6.14): a question about days must not push out what others need. Where the kernel or the file system
-//! doesn't know that, pages are read as usual.
+//! doesn't know that, what isn't cached is read past the cache (`request`).
 
+mod cached;
+mod direct;
+mod request;
 mod uring;
 
 use crate::checks::PAGE_BYTES;
@@ -16,17 +19,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use request::{Request, Requests};
+
+pub use request::as_before_dont_cache;
 pub use uring::Uring;
 
-/// Reads that leave nothing in the page cache (`RWF_DONTCACHE`).
-const DONT_CACHE: u32 = 0x80;
 /// Reads that one thread has with the kernel at once.
 pub const DEPTH: usize = 128;
-
-/// Whether this kernel and these file systems have been found to know [`DONT_CACHE`].
-static DONT_CACHE_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// One read: all of the buffer, from this place of the file on.
 #[derive(Debug)]
@@ -112,57 +112,40 @@ impl Fetch {
     }
 }
 
-/// The flags of a read by now.
-fn flags() -> u32 {
-    if DONT_CACHE_REFUSED.load(Ordering::Relaxed) { 0 } else { DONT_CACHE }
-}
-
-/// Whether a read with these flags may have been refused because of them: those that follow have none.
-fn refuses(flags: u32, error: &io::Error) -> bool {
-    let refused =
-        flags != 0 && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS));
-    if refused {
-        DONT_CACHE_REFUSED.store(true, Ordering::Relaxed);
-    }
-    refused
-}
-
 /// Fills `buffer` with what stands at an offset of a file, as all reads of questions do.
 ///
 /// # Errors
 /// The system's; `UnexpectedEof` where the file is shorter.
-pub fn read_exact(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<()> {
+pub fn read_exact(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    read_by(Requests::default(), file, offset, buffer)
+}
+
+fn read_by(mut requests: Requests, file: &File, mut offset: u64, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
-        let flags = flags();
-        let read = match flags {
-            0 => rustix::io::pread(file, &mut *buffer, offset),
+        let Request { file, offset: from, into, flags } = requests.next(file, offset, buffer);
+        let answer = match flags {
+            0 => rustix::io::pread(file, into, from),
             _ => {
                 let flags = ReadWriteFlags::from_bits_retain(flags);
-                rustix::io::preadv2(file, &mut [IoSliceMut::new(buffer)], offset, flags)
+                rustix::io::preadv2(file, &mut [IoSliceMut::new(into)], from, flags)
             }
         };
-        match read.map_err(io::Error::from) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(bytes) => {
-                offset += bytes as u64;
-                buffer = &mut buffer[bytes..];
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if refuses(flags, &error) => {}
-            Err(error) => return Err(error),
-        }
+        let filled = requests.answered(answer.map_err(io::Error::from), buffer)?;
+        offset += filled as u64;
+        buffer = &mut buffer[filled..];
     }
     Ok(())
 }
 
-/// As [`read_exact`], of a disk that refuses some blocks: pages that can't be read (EIO) are filled with ones, which no
-/// check lets pass.
+/// As [`read_exact`], for heads and indexes, and of a disk that refuses some blocks: pages that can't be read (EIO) are
+/// filled with ones, which no check lets pass. Where the kernel doesn't know `RWF_DONTCACHE` what was read stays in the
+/// page cache: it is next to nothing beside the packets, and wanted again with the next question.
 ///
 /// # Errors
 /// Whatever else the system says.
 pub fn read_what_can_be(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let is_refused = |error: &io::Error| error.raw_os_error() == Some(libc::EIO);
-    match read_exact(file, offset, buffer) {
+    match read_by(Requests::cached(), file, offset, buffer) {
         Err(error) if is_refused(&error) => {}
         read => return read,
     }
@@ -171,7 +154,7 @@ pub fn read_what_can_be(file: &File, offset: u64, buffer: &mut [u8]) -> io::Resu
     while !rest.is_empty() {
         let len = (PAGE_BYTES - at as usize % PAGE_BYTES).min(rest.len());
         let (page, behind) = rest.split_at_mut(len);
-        match read_exact(file, at, page) {
+        match read_by(Requests::cached(), file, at, page) {
             Err(error) if is_refused(&error) => page.fill(0xff),
             read => read?,
         }

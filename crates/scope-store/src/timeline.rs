@@ -63,6 +63,8 @@ pub struct Means {
     pub memory_bytes: usize,
     /// A file without a name, for packets that have no room in memory.
     pub spill: SpillFile,
+    /// The setting that this file belongs to, and what helps where it has no room.
+    pub no_room: (&'static str, &'static str),
     /// Segments of which a filter of the store left packets out, so that numbers don't say which ones it has, are lanes
     /// of their own: see [`StoreTimeline::is_inexact`].
     pub inexact_apart: bool,
@@ -91,6 +93,7 @@ impl Default for Means {
             fetches: vec![Fetch::plain()],
             memory_bytes: MEMORY_BYTES,
             spill: SpillFile::None,
+            no_room: ("tmp", "give a folder with more room, or more memory (--memory), or a shorter span"),
             inexact_apart: false,
             within: None,
             counts_only: false,
@@ -180,6 +183,8 @@ pub struct StoreTimeline {
     pending: VecDeque<usize>,
     loaders: Option<Loaders>,
     merge: Merge,
+    /// See [`Means::no_room`].
+    no_room: (&'static str, &'static str),
     stop: Arc<AtomicBool>,
     losses: Losses,
     damages: Vec<Damaged>,
@@ -248,6 +253,7 @@ impl StoreTimeline {
             pending: VecDeque::new(),
             loaders: None,
             merge: Merge::new(memory_bytes / 4, Spill::new(means.spill)),
+            no_room: means.no_room,
             stop,
             losses: Losses::default(),
             damages: Vec::new(),
@@ -739,9 +745,9 @@ impl StoreTimeline {
         let from_ns = merge.first().map_or(self.span.from_ns, |(time_ns, ..)| time_ns);
         let (to_ns, reason) = (self.span.to_ns, GapReason::Unreadable);
         self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
-        let fault = Fault::of("tmp").cause(format!("packets that wait for their turn have no room: {cause}"));
-        let fault =
-            fault.remedy("give a folder with more room, or more memory (--memory), or a shorter span");
+        let (setting, remedy) = self.no_room;
+        let cause = format!("packets that wait for their turn have no room: {cause}");
+        let fault = Fault::of(setting).cause(cause).remedy(remedy);
         self.damages.push(Damaged { fault, store: PathBuf::new(), packets: None, is_cut: false });
     }
 

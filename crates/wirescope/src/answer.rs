@@ -16,6 +16,7 @@ mod spans;
 use crate::NoResult;
 use crate::reading;
 use crate::reading::means::Means;
+use crate::reading::turn::Turn;
 use crate::words::{counted, number};
 use joined::Joined;
 use scope_dump::merge::Position;
@@ -68,6 +69,14 @@ pub struct Wanted {
     pub explain: bool,
     /// Of whole segments of a store without a filter only [`Answer::counted`] is needed.
     pub counts_only: bool,
+}
+
+impl Wanted {
+    /// Waits for its turn among other questions; `None`: it was stopped.
+    pub fn turn(&self, stop: &AtomicBool) -> Option<Turn> {
+        let of_pipe = |captures: &Captures| captures.progress().bytes_max.is_none();
+        if self.captures.as_ref().is_some_and(of_pipe) { Some(Turn::none()) } else { Turn::wait(stop) }
+    }
 }
 
 /// Packets that others are wanted around.

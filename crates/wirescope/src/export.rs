@@ -109,6 +109,7 @@ pub fn answer(asked: Asked) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
+    let Some(_turn) = asked.wanted.turn(&stop.flag) else { return stop.code().unwrap_or(UNDONE) };
     if let Err(fault) = reading::give_up_rights(&asked.wanted.stores, asked.output.folder()) {
         return told(Err(NoResult::Refused(vec![fault])));
     }

@@ -311,6 +311,7 @@ fn answer(text: Text) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
+    let Some(_turn) = text.wanted.turn(&stop.flag) else { return stop.code().unwrap_or(UNDONE) };
     if let Err(fault) = reading::give_up_rights(&text.wanted.stores, None) {
         return told(Err(NoResult::Refused(vec![fault])));
     }

@@ -1,6 +1,7 @@
 //! Stores that a command reads: which of them, which span of time, with which rights, and what stops it.
 
 pub mod means;
+pub mod turn;
 pub mod window;
 
 use crate::plan::faults::Faults;

@@ -3,7 +3,8 @@
 
 mod run;
 
-use run::{Done, Place, finish, names, wirescope};
+use run::questions::{ask, at, keep, words};
+use run::{Place, names};
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::segment::FOOT_BYTES;
 use scope_store::StoredFile;
@@ -23,34 +24,12 @@ fn capture(link_types: &[u16], packets: usize, seed: u64) -> Capture {
         .capture()
 }
 
-/// Puts a capture into the store by a run of its own.
-fn keep(place: &Place, capture: &Capture) {
-    let (source, folder) = (place.source(capture), place.path("store"));
-    let store = ["--store", folder.to_str().unwrap(), "--segment", "64KiB", "--ring", "16MiB"];
-    place.summary(&[&["--source", &source], &store[..]].concat());
-}
-
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query", "--store"]);
-    command.arg(place.path("store")).args(arguments).current_dir(place.root());
-    finish(command)
-}
-
 /// The file of the store that came first.
 fn first_file(place: &Place) -> PathBuf {
     let store = place.path("store");
     let day = names(&store).into_iter().find(|name| name.starts_with("20")).expect("a day");
     let file = names(&store.join(&day)).into_iter().next().expect("a file");
     store.join(day).join(file)
-}
-
-fn at(time_ns: i64) -> String {
-    format!("@{}.{:09}", time_ns / 1_000_000_000, time_ns % 1_000_000_000)
-}
-
-/// Words of a text, however its lines are broken.
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 const FILTERS: [&str; 11] = [
@@ -82,12 +61,12 @@ fn each_answer_is_what_tcpdump_selects_of_the_span_and_every_tool_reads_it() {
                 let within = |&index: &usize| (from_ns..=to_ns).contains(&input.packets[index].time_ns);
                 let expected = input.subset(&selected.iter().copied().filter(within).collect::<Vec<_>>());
                 let file = format!("{number}_{part}.pcapng");
-                let done = query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "-w", &file]);
+                let done = ask(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "-w", &file]);
                 assert_eq!(done.code(), Some(0), "'{filter}': {}", done.stderr);
                 let found = oracle::read(place.path(&file)).unwrap().capture;
                 assert_eq!(difference(&expected, &found), None, "'{filter}' {from_ns} {to_ns}");
                 let count =
-                    query(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "--count", "--json"]);
+                    ask(&place, &[filter, "--from", &at(from_ns), "--to", &at(to_ns), "--count", "--json"]);
                 let count: Value = serde_json::from_str(&count.stdout).unwrap();
                 assert_eq!(count["packets"], expected.packets.len(), "'{filter}'");
                 assert_eq!(count["missing"].as_array().unwrap().len(), 0);
@@ -105,7 +84,7 @@ fn several_words_are_one_filter_and_a_time_with_what_lies_around_it_is_a_span() 
     let middle_ns = input.packets[1000].time_ns;
     let around = [&at(middle_ns), "--within", "1ms"].map(str::to_string);
     let done =
-        query(&place, &["udp", "or", "tcp", "--at", &around[0], &around[1], &around[2], "-w", "out.pcapng"]);
+        ask(&place, &["udp", "or", "tcp", "--at", &around[0], &around[1], &around[2], "-w", "out.pcapng"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let selected = tcpdump_selects(&input, "udp or tcp", VlanRule::Transparent).unwrap();
     let near = |&index: &usize| (input.packets[index].time_ns - middle_ns).abs() <= MS;
@@ -130,18 +109,18 @@ fn with_one_rare_host() -> Capture {
 fn what_the_summaries_exclude_is_not_read_and_of_the_rest_only_what_may_match() {
     let place = Place::new();
     keep(&place, &with_one_rare_host());
-    let rare = query(&place, &["host 10.9.9.9", "--count", "--explain"]);
+    let rare = ask(&place, &["host 10.9.9.9", "--count", "--explain"]);
     assert!(rare.stdout.starts_with("1 packet, "), "{}", rare.stdout);
     let said = words(&rare.stderr);
     assert!(said.contains("1 read in part (0 without a match), 0 read whole"), "{said}");
-    let none = query(&place, &["host 10.77.0.1", "--count", "--explain"]);
+    let none = ask(&place, &["host 10.77.0.1", "--count", "--explain"]);
     assert!(
         words(&none.stderr).contains("0 read in part (0 without a match), 0 read whole, 0 B read"),
         "{}",
         none.stderr
     );
     // A filter that no key helps reads everything.
-    let all = query(&place, &["udp[8] == 7", "--count", "--explain"]);
+    let all = ask(&place, &["udp[8] == 7", "--count", "--explain"]);
     assert!(all.stdout.starts_with("10,000 packets, "), "{}", all.stdout);
 }
 
@@ -164,14 +143,14 @@ fn a_damaged_page_takes_only_what_lies_in_it_and_is_stated() {
     // Another segment's page: nothing that was asked for lies there.
     let other = stored.segments()[0].offset;
     change(other + 100);
-    let done = query(&place, &["host 10.9.9.9", "--count"]);
+    let done = ask(&place, &["host 10.9.9.9", "--count"]);
     assert_eq!((done.code(), done.stdout.starts_with("1 packet, ")), (Some(0), true), "{}", done.stderr);
     change(other + 100);
     // The pages of its own segment, one after the other: it is given whole, or missing and stated.
     let mut missing = 0;
     for page in 0..16 {
         change(segment + page * 4096 + 100);
-        let done = query(&place, &["host 10.9.9.9", "--count", "--json"]);
+        let done = ask(&place, &["host 10.9.9.9", "--count", "--json"]);
         let count: Value = serde_json::from_str(&done.stdout).unwrap();
         match count["packets"].as_u64() {
             Some(1) => assert_eq!(done.code(), Some(0), "{}", done.stderr),
@@ -194,7 +173,7 @@ fn a_damaged_page_takes_only_what_lies_in_it_and_is_stated() {
 fn lines_of_json_say_each_packet_and_the_limit_holds() {
     let place = Place::new();
     keep(&place, &with_one_rare_host());
-    let done = query(&place, &["host 10.9.9.9", "--format", "json"]);
+    let done = ask(&place, &["host 10.9.9.9", "--format", "json"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let line: Value = serde_json::from_str(&done.stdout).unwrap();
     let said = ["source", "destination", "protocol", "interface", "link_type"]
@@ -202,7 +181,7 @@ fn lines_of_json_say_each_packet_and_the_limit_holds() {
     assert_eq!(said, ["10.9.9.9", "10.0.0.2", "udp", "eth0", "ETHERNET"]);
     assert_eq!((&line["source_port"], &line["destination_port"]), (&Value::from(1000), &Value::from(53)));
     assert_eq!((&line["captured"], &line["length"]), (&Value::from(342), &Value::from(342)));
-    let limited = query(&place, &["--format", "json", "--limit", "7"]);
+    let limited = ask(&place, &["--format", "json", "--limit", "7"]);
     assert_eq!(limited.stdout.lines().count(), 7);
 }
 
@@ -211,7 +190,7 @@ fn what_cannot_be_asked_is_refused_before_anything_is_read() {
     let place = Place::new();
     keep(&place, &capture(&[ETHERNET], 100, 4));
     let refused = |arguments: &[&str], word: &str| {
-        let done = query(&place, arguments);
+        let done = ask(&place, arguments);
         assert_eq!(done.code(), Some(2), "{arguments:?}");
         assert!(words(&done.stderr).contains(word), "{arguments:?}: {}", done.stderr);
     };
@@ -231,7 +210,7 @@ fn losses_are_stated_whatever_the_filter_excludes() {
     input.packets[9_999].lost_before = 12;
     keep(&place, &input);
     for filter in ["host 10.77.0.1", "host 10.9.9.9", "udp", ""] {
-        let done = query(&place, &[filter, "--count", "--json"]);
+        let done = ask(&place, &[filter, "--count", "--json"]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let count: Value = serde_json::from_str(&done.stdout).unwrap();
         let lost = &count["missing"][0];
@@ -258,7 +237,7 @@ fn a_count_of_losses_in_a_damaged_page_is_not_believed() {
     bytes.read_exact_at(&mut dropped, dropped_at).unwrap();
     assert_eq!(u64::from_le_bytes(dropped), 12);
     bytes.write_all_at(&[99], dropped_at).unwrap();
-    let done = query(&place, &["host 10.77.0.1", "--count", "--json"]);
+    let done = ask(&place, &["host 10.77.0.1", "--count", "--json"]);
     let count: Value = serde_json::from_str(&done.stdout).unwrap();
     let missing: Vec<_> =
         count["missing"].as_array().unwrap().iter().map(|gap| (&gap["reason"], &gap["lost_max"])).collect();

@@ -3,7 +3,8 @@
 
 mod run;
 
-use run::{Done, Place, Started, finish, names, wirescope};
+use run::questions::{query, words};
+use run::{Place, Started, names, wirescope};
 use scope_testkit::traffic::{Capture, Precision, Record, frame, pcapng};
 use std::fs::{self, File};
 use std::io::Read;
@@ -30,16 +31,6 @@ fn place() -> Place {
     let (source, folder) = (place.source(&capture), place.path("store"));
     place.summary(&["--source", &source, "--store", folder.to_str().unwrap(), "--ring", "16MiB"]);
     place
-}
-
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query"]);
-    command.args(arguments).current_dir(place.root());
-    finish(command)
-}
-
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -3,29 +3,16 @@
 
 mod run;
 
-use run::{Done, Place, finish, names, wirescope};
+use run::questions::{ask, at, forget, keep};
+use run::{Place, names};
 use scope_testkit::oracle::{self, difference};
 use scope_testkit::traffic::{Capture, Conversations};
 use serde_json::Value;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Of what is stored, the part that the kernel may keep: what it has read ahead when reading ends, 1 to 2 MiB a file.
 const LEFT_PART: u64 = 3;
-
-fn keep(place: &Place, capture: &Capture) {
-    let (source, folder) = (place.source(capture), place.path("store"));
-    let store = ["--store", folder.to_str().unwrap(), "--segment", "64KiB", "--ring", "16MiB"];
-    place.summary(&[&["--source", &source], &store[..]].concat());
-}
-
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query", "--store"]);
-    command.arg(place.path("store")).args(arguments).current_dir(place.root());
-    finish(command)
-}
 
 fn files(place: &Place) -> Vec<PathBuf> {
     let store = place.path("store");
@@ -45,15 +32,6 @@ fn cached_bytes(place: &Place) -> u64 {
         .split_whitespace()
         .map(|bytes| bytes.parse::<u64>().unwrap())
         .sum()
-}
-
-fn forget(place: &Place) {
-    for path in files(place) {
-        let file = File::open(path).unwrap();
-        file.sync_all().unwrap();
-        // SAFETY: takes numbers only; the file is open.
-        assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
-    }
 }
 
 /// Several runs whose times lie over each other, and step back.
@@ -86,7 +64,7 @@ fn threads_and_memory_change_no_answer() {
         let mut first: Option<Capture> = None;
         for (number, way) in ways.iter().enumerate() {
             let file = format!("{}_{number}.pcapng", filter.replace([' ', '.'], "_"));
-            let done = query(&place, &[&[filter, "-w", &file], *way].concat());
+            let done = ask(&place, &[&[filter, "-w", &file], *way].concat());
             assert_eq!(done.code(), Some(0), "{}", done.stderr);
             let found = oracle::read(place.path(&file)).unwrap().capture;
             assert!(found.packets.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
@@ -108,7 +86,7 @@ fn threads_and_memory_change_no_answer() {
 #[test]
 fn a_count_of_everything_is_taken_from_feet() {
     let (place, all) = overlapping();
-    let done = query(&place, &["--count", "--json", "--explain"]);
+    let done = ask(&place, &["--count", "--json", "--explain"]);
     let count: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!(count["packets"], all.packets.len());
     assert_eq!(count["bytes"], all.packets.iter().map(|packet| packet.data.len()).sum::<usize>());
@@ -116,8 +94,7 @@ fn a_count_of_everything_is_taken_from_feet() {
     // Of each lane only the last segment is read.
     assert!(said.contains(" 6 read whole"), "{said}");
     let (from, to) = (all.packets[4000].time_ns, all.packets[12_000].time_ns);
-    let at = |time_ns: i64| format!("@{}.{:09}", time_ns / 1_000_000_000, time_ns % 1_000_000_000);
-    let done = query(&place, &["--count", "--json", "--from", &at(from), "--to", &at(to)]);
+    let done = ask(&place, &["--count", "--json", "--from", &at(from), "--to", &at(to)]);
     let count: Value = serde_json::from_str(&done.stdout).unwrap();
     let inside: Vec<_> = all.packets.iter().filter(|packet| (from..=to).contains(&packet.time_ns)).collect();
     assert_eq!(count["packets"], inside.len());
@@ -137,22 +114,22 @@ fn a_question_leaves_next_to_nothing_in_the_page_cache() {
         &place,
         &Conversations { packets: 20_000, seed: 3, payload_max: 900, ..Conversations::default() }.capture(),
     );
-    forget(&place);
+    forget(&place.path("store"));
     if cached_bytes(&place) > 0 {
         return run::skip("this file system keeps its pages in memory");
     }
     let stored: u64 = files(&place).iter().map(|file| file.metadata().unwrap().len()).sum();
     let left_max = stored / LEFT_PART;
     for filter in ["", "tcp", "host 10.0.0.3"] {
-        forget(&place);
-        let done = query(&place, &[filter, "--top", "host"]);
+        forget(&place.path("store"));
+        let done = ask(&place, &[filter, "--top", "host"]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let left = cached_bytes(&place);
         assert!(left <= left_max, "'{filter}': {left} of {stored} bytes");
     }
     // What was there before stays, but for what the kernel takes back by itself.
     let whole = std::fs::read(&files(&place)[0]).unwrap().len() as u64;
-    assert_eq!(query(&place, &["--top", "host"]).code(), Some(0));
+    assert_eq!(ask(&place, &["--top", "host"]).code(), Some(0));
     let after = cached_bytes(&place);
     assert!(after > whole / 2, "{after} of {whole}");
 }
@@ -172,7 +149,7 @@ fn where_no_run_is_known_to_have_been_going_is_stated() {
     keep(&place, &first);
     keep(&place, &second);
     let missing = |arguments: &[&str]| -> Vec<(String, String, String, Option<u64>)> {
-        let done = query(&place, &[&["--count", "--json"], arguments].concat());
+        let done = ask(&place, &[&["--count", "--json"], arguments].concat());
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let count: Value = serde_json::from_str(&done.stdout).unwrap();
         let text = |gap: &Value, key: &str| gap[key].as_str().unwrap_or_default().to_string();
@@ -185,10 +162,9 @@ fn where_no_run_is_known_to_have_been_going_is_stated() {
     let between = ("not_recorded".to_string(), iso(end + 1), iso(next - 1), Some(0));
     assert_eq!(missing(&[]), std::slice::from_ref(&between));
     assert_eq!(missing(&["udp port 53"]), std::slice::from_ref(&between));
-    let at = |time_ns: i64| format!("@{}.{:09}", time_ns / 1_000_000_000, time_ns % 1_000_000_000);
     let early = ("not_recorded".to_string(), iso(begin - 1000), iso(begin - 1), Some(0));
     assert_eq!(missing(&["--from", &at(begin - 1000)]), [early, between]);
-    let done = query(&place, &["--count"]);
+    let done = ask(&place, &["--count"]);
     assert!(done.stdout.contains("nothing is missing"), "{}", done.stdout);
 }
 
@@ -202,7 +178,7 @@ fn what_retention_deleted_in_front_of_the_span_is_stated() {
         ["--source", source, "--ring", "16MiB", "--segment", "64KiB", "--store", store.to_str().unwrap()];
     place.summary(&[&run[..], &bounds].concat());
     let asked = ["--count", "--json", "--from", "2020-01-01T00:00:00Z"];
-    let done = query(&place, &asked);
+    let done = ask(&place, &asked);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let count: Value = serde_json::from_str(&done.stdout).unwrap();
     assert!(count["packets"].as_u64().unwrap() < 60_000, "{count}");

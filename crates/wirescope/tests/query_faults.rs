@@ -4,40 +4,17 @@
 
 mod run;
 
-use run::{Done, Place, finish, is_root, skip, wirescope};
+use run::questions::{forget, query};
+use run::{Place, is_root, skip};
 use scope_testkit::lab::disk::{self, DATA_FROM_MIB, Disk, Kind, own_mounts};
 use scope_testkit::oracle;
 use scope_testkit::traffic::{Capture, Conversations};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::fs;
 
 /// MiB of the disk that can be read, behind what the file system has for itself.
 const READABLE_MIB: u64 = 9;
-
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query", "--store"]);
-    command.arg(place.path("disk/store")).args(arguments).current_dir(place.root());
-    finish(command)
-}
-
-/// Nothing of the files of this folder, or below it, is in memory any more.
-fn forget(folder: &Path) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            forget(&path);
-            continue;
-        }
-        let file = File::open(&path).unwrap();
-        file.sync_all().unwrap();
-        // SAFETY: takes numbers only; the file is open.
-        let done = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        assert_eq!(done, 0, "{}", path.display());
-    }
-}
 
 /// How often each packet occurs.
 fn counts(capture: &Capture) -> HashMap<(i64, Vec<u8>), usize> {
@@ -69,7 +46,8 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
     place.summary(
         &[&["--source", &source, "--segment", "64KiB", "--ring", "16MiB"], &store_options[..]].concat(),
     );
-    let whole = query(&place, &["-w", "whole.pcapng"]);
+    let ask = |arguments: &[&str]| query(&place, &[&["--store", "disk/store"], arguments].concat());
+    let whole = ask(&["-w", "whole.pcapng"]);
     assert_eq!(whole.code(), Some(0), "{}", whole.stderr);
 
     forget(&store);
@@ -77,7 +55,7 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
     for filter in ["", "tcp", "host 10.0.0.3"] {
         forget(&store);
         let _ = fs::remove_file(place.path("part.pcapng"));
-        let done = query(&place, &[filter, "-w", "part.pcapng"]);
+        let done = ask(&[filter, "-w", "part.pcapng"]);
         assert_eq!(done.code(), Some(1), "'{filter}': {}", done.stderr);
         let found = oracle::read(place.path("part.pcapng")).unwrap().capture;
         let expected = counts(&input);
@@ -86,7 +64,7 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
         );
         assert!(found.packets.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
 
-        let count = query(&place, &[filter, "--count", "--json", "--from", "@0"]);
+        let count = ask(&[filter, "--count", "--json", "--from", "@0"]);
         let count: Value = serde_json::from_str(&count.stdout).unwrap();
         let missing = count["missing"].as_array().unwrap();
         assert!(missing.iter().any(|gap| gap["reason"] == "unreadable"), "{missing:?}");
@@ -98,6 +76,6 @@ fn blocks_that_the_disk_refuses_take_the_packets_in_them_and_no_others() {
         }
     }
     disk.end_at(None).unwrap();
-    let again = query(&place, &["-w", "again.pcapng"]);
+    let again = ask(&["-w", "again.pcapng"]);
     assert_eq!(again.code(), Some(0), "{}", again.stderr);
 }

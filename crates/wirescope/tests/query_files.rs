@@ -2,7 +2,8 @@
 
 mod run;
 
-use run::{Done, Place, finish, wirescope};
+use run::questions::{at, query};
+use run::{Place, finish};
 use scope_testkit::oracle::{self, VlanRule, difference, have, tcpdump_selects};
 use scope_testkit::traffic::{
     Capture, Conversations, ETHERNET, Interface, Precision, RAW, Random, Record, frame, pcap, pcapng,
@@ -18,20 +19,10 @@ fn capture(link_types: &[u16], packets: usize, seed: u64) -> Capture {
     Conversations { interfaces, packets, seed, vlan: 20, ..Conversations::default() }.capture()
 }
 
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query"]);
-    command.args(arguments).current_dir(place.root());
-    finish(command)
-}
-
 fn count(place: &Place, arguments: &[&str]) -> Value {
     let done = query(place, &[arguments, &["--count", "--json"]].concat());
     assert_eq!(done.code(), Some(0), "{arguments:?}: {}", done.stderr);
     serde_json::from_str(&done.stdout).unwrap()
-}
-
-fn at(time_ns: i64) -> String {
-    format!("@{}.{:09}", time_ns / S, time_ns % S)
 }
 
 fn write(place: &Place, name: &str, capture: &Capture) {

@@ -4,7 +4,8 @@
 mod run;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket};
-use run::{Done, Place, finish, wirescope};
+use run::questions::{at, keep, query, words};
+use run::{Place, finish, wirescope};
 use scope_testkit::oracle::{self, VlanRule, difference, tcpdump_selects};
 use scope_testkit::traffic::{Capture, Conversations, ETHERNET, Interface, RAW, Record, frame};
 use serde_json::Value;
@@ -20,30 +21,10 @@ fn capture(link_types: &[u16], packets: usize, seed: u64) -> Capture {
     Conversations { interfaces, packets, seed, vlan: 20, ..Conversations::default() }.capture()
 }
 
-fn keep(place: &Place, capture: &Capture) {
-    let (source, folder) = (place.source(capture), place.path("store"));
-    let store = ["--store", folder.to_str().unwrap(), "--segment", "64KiB", "--ring", "16MiB"];
-    place.summary(&[&["--source", &source], &store[..]].concat());
-}
-
-fn query(place: &Place, arguments: &[&str]) -> Done {
-    let mut command = wirescope(&["query"]);
-    command.args(arguments).current_dir(place.root()).env("TZ", "UTC");
-    finish(command)
-}
-
 fn json(place: &Place, arguments: &[&str]) -> Value {
     let done = query(place, &[arguments, &["--json"]].concat());
     assert_eq!(done.code(), Some(0), "{arguments:?}: {}", done.stderr);
     serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", done.stdout))
-}
-
-fn at(time_ns: i64) -> String {
-    format!("@{}.{:09}", time_ns / S, time_ns % S)
-}
-
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What a naive reader knows of a packet.

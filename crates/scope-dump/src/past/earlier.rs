@@ -7,20 +7,19 @@
 //! Nothing of them is told by numbers of this run: capture time says what belongs to a window. What an earlier run
 //! stamped later than this one began is another era's, as behind a step of the clock in one run.
 
-use super::{Elsewhere, Keyed, LaneKey, Listings, Part, Past, Question, of_store, unread};
+use super::part::{Kind, OfStores};
+use super::{Keyed, LaneKey, Listings, Past, Question, of_store, unread};
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
-use scope_ring::{KeyTest, Matches, Packets, Piece, Settled, Timeline};
+use scope_ring::{Piece, Timeline};
 use scope_store::StoreTimeline;
-use scope_store::listing::{Contents, Listed};
+use scope_store::listing::{Contents, Listed, Passed};
 use scope_store::timeline::Span;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Packets of earlier runs.
-pub(super) struct Earlier<'a> {
-    past: &'a Past,
-    timeline: StoreTimeline,
+pub(super) struct Earlier {
     begin_ns: i64,
     /// What is known before anything is read: where no run was going, what was deleted, left out or isn't here.
     gaps: Vec<Gap>,
@@ -41,11 +40,11 @@ impl Past {
         question: &Question<'_>,
         begin_ns: i64,
         stores: Listings,
-    ) -> Option<Earlier<'a>> {
+    ) -> Option<OfStores<'a, Earlier>> {
         let span = Span { from_ns: question.from_ns, to_ns: begin_ns.saturating_sub(1) };
         let files = || stores.iter().flat_map(|(_, listing)| &listing.files);
         let contents = || files().filter_map(|file| file.contents.as_ref().ok());
-        let runs = runs(contents());
+        let runs = runs(contents(), stores.iter().flat_map(|(_, listing)| &listing.passed));
         let is_whole = files().all(|file| file.contents.is_ok())
             && stores.iter().all(|(_, listing)| listing.unread.is_empty())
             && stores.len() == self.volumes.len();
@@ -100,23 +99,31 @@ impl Past {
         self.describe(&interfaces, link_types.into_iter());
         let first_ns = runs.values().map(|run| run.span_ns.0).min().unwrap_or(begin_ns);
         let heard_ns = first_ns.max(span.from_ns);
-        Some(Earlier { past: self, timeline, begin_ns, gaps, heard_ns })
+        Some(OfStores { past: self, timeline, kind: Earlier { begin_ns, gaps, heard_ns } })
     }
 }
 
 /// From when to when each run has packets.
-fn runs<'a>(contents: impl Iterator<Item = &'a Contents>) -> BTreeMap<[u8; 16], Of> {
+fn runs<'a>(
+    contents: impl Iterator<Item = &'a Contents> + Clone,
+    passed: impl Iterator<Item = &'a Passed> + Clone,
+) -> BTreeMap<[u8; 16], Of> {
+    let spans = contents.clone().map(|contents| (contents.run_id, contents.span_ns()));
+    let spans = spans.chain(passed.clone().map(|passed| (passed.run_id, passed.span_ns)));
     let mut runs: BTreeMap<[u8; 16], Of> = BTreeMap::new();
+    for (run_id, span_ns) in spans {
+        let Some(span_ns) = span_ns else { continue };
+        let run = runs.entry(run_id).or_insert(Of { span_ns, is_cut: false });
+        run.span_ns = (run.span_ns.0.min(span_ns.0), run.span_ns.1.max(span_ns.1));
+    }
+    let segments = contents.flat_map(|contents| &contents.segments);
+    let places = segments.map(|segment| (segment.foot.run_id, segment.foot.lane, segment.foot.first_packet));
+    let of_passed =
+        passed.flat_map(|passed| passed.lanes.iter().map(|part| (passed.run_id, part.lane, part.first)));
     let mut firsts: BTreeMap<([u8; 16], u32), u64> = BTreeMap::new();
-    for contents in contents {
-        if let Some(span_ns) = contents.span_ns() {
-            let run = runs.entry(contents.run_id).or_insert(Of { span_ns, is_cut: false });
-            run.span_ns = (run.span_ns.0.min(span_ns.0), run.span_ns.1.max(span_ns.1));
-        }
-        for foot in contents.segments.iter().map(|segment| &segment.foot) {
-            let first = firsts.entry((foot.run_id, foot.lane)).or_insert(foot.first_packet);
-            *first = foot.first_packet.min(*first);
-        }
+    for (run, lane, first_packet) in places.chain(of_passed) {
+        let first = firsts.entry((run, lane)).or_insert(first_packet);
+        *first = first_packet.min(*first);
     }
     for ((run, _), _) in firsts.iter().filter(|(_, first)| **first > 0) {
         if let Some(run) = runs.get_mut(run) {
@@ -152,46 +159,12 @@ fn between(runs: &BTreeMap<[u8; 16], Of>, Span { from_ns, to_ns }: Span) -> Vec<
     gaps
 }
 
-impl Timeline for Earlier<'_> {
-    fn settle(&mut self, to_ns: i64) -> Settled {
-        self.timeline.settle(to_ns)
-    }
+impl Kind for Earlier {
+    const IS_NUMBERED: bool = false;
 
-    fn look(&mut self, to_ns: i64, last: bool) {
-        self.timeline.look(to_ns, last);
-    }
-
-    fn next(&mut self) -> Option<Piece> {
-        let piece = self.timeline.next()?;
+    fn lane(&self, past: &Past, timeline: &StoreTimeline, piece: &Piece) -> Option<u32> {
         let SegmentId { run, lane, .. } = piece.segment;
-        let lane = self.past.lane(LaneKey::Earlier(run, lane), self.timeline.link_type(piece.lane)?);
-        Some(Piece { lane, ..piece })
-    }
-
-    fn next_place(&self) -> Option<(i64, u32)> {
-        self.timeline.next_place().map(|(min_ns, _)| (min_ns, 0))
-    }
-
-    fn screen(&mut self, keys: &KeyTest, _: Option<u64>) -> Option<Matches> {
-        self.timeline.screen(keys, None)
-    }
-
-    fn packets(&mut self, picked: Matches) -> Packets<'_> {
-        self.timeline.packets(picked)
-    }
-
-    fn done(&mut self) {
-        self.timeline.done();
-    }
-
-    fn wait(&mut self, _: i64) {}
-
-    fn end(&mut self) {
-        self.timeline.end();
-    }
-
-    fn link_type(&self, lane: u32) -> Option<LinkType> {
-        self.past.link_type(lane)
+        Some(past.lane(LaneKey::Earlier(run, lane), timeline.link_type(piece.lane)?))
     }
 
     /// From the first packet that any of these runs has.
@@ -199,18 +172,17 @@ impl Timeline for Earlier<'_> {
         Some((self.heard_ns, self.begin_ns.saturating_sub(1)))
     }
 
-    fn missing(&self, to_ns: i64) -> Vec<Gap> {
-        let missing = self.timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1)));
+    fn missing(&self, timeline: &StoreTimeline, to_ns: i64) -> Vec<Gap> {
+        let missing = timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1)));
         // What lies between runs is known better here: also behind the last one.
         let of_store = missing.into_iter().filter(|gap| !is_between(gap)).map(of_store);
         of_store.chain(self.gaps.iter().copied()).collect()
     }
-}
 
-impl Part for Earlier<'_> {
-    fn unread(&self) -> Vec<String> {
+    fn unread(&self, timeline: &StoreTimeline) -> Vec<String> {
         // A file may be damaged that has nothing of the window.
-        let concerns = self.missing(i64::MAX).iter().any(|gap| gap.reason == GapReason::Unreadable);
-        if concerns { unread(&self.timeline, 0) } else { Vec::new() }
+        let missing = self.missing(timeline, i64::MAX);
+        let concerns = missing.iter().any(|gap| gap.reason == GapReason::Unreadable);
+        if concerns { unread(timeline, 0) } else { Vec::new() }
     }
 }

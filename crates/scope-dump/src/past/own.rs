@@ -4,11 +4,12 @@
 //! reaches over the ring's first packet is cut by time: what is older than everything in the ring is none of the
 //! ring's. Of packets of the very time with which the ring begins those are taken that don't stand there.
 
-use super::{Answer, Elsewhere, Keyed, LaneKey, Listings, Part, Past, Question, of_store, unread};
+use super::part::{Kind, OfStores};
+use super::{Answer, Keyed, LaneKey, Listings, Past, Question, of_store, unread};
 use crate::numbers::Numbers;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
-use scope_ring::{Candidate, KeyTest, Matches, Packets, Piece, Settled, Timeline};
+use scope_ring::{Candidate, KeyTest, Piece, Timeline};
 use scope_store::lanes::Lanes;
 use scope_store::listing::Contents;
 use scope_store::timeline::Span;
@@ -28,9 +29,7 @@ pub(crate) struct Seam {
 }
 
 /// Packets of the run out of its stores.
-struct Own<'a> {
-    past: &'a Past,
-    timeline: StoreTimeline,
+struct Own {
     cuts: Arc<Cuts>,
     /// What was known to be damaged before the first piece; the numbers tell that, too.
     known: (Vec<Gap>, usize),
@@ -75,6 +74,14 @@ impl Past {
                     }
                 }
             }
+            for passed in &listing.passed {
+                lanes.add_passed(store.id().0, passed);
+                for part in &passed.lanes {
+                    if let Some(stored) = stored.get_mut(part.lane as usize) {
+                        stored.add(part.first..part.end);
+                    }
+                }
+            }
         }
         for (lane, (numbers, stored)) in (0..).zip(question.numbers.iter().zip(&stored)) {
             let id = (self.ring.run_id(), lane);
@@ -96,7 +103,7 @@ impl Past {
         });
         let timeline = StoreTimeline::new(stores, span, cuts.clone(), self.means(), Arc::default());
         let known = (timeline.missing(i64::MAX), timeline.damages().len());
-        answer.parts.push(Box::new(Own { past: self, timeline, cuts, known }));
+        answer.parts.push(Box::new(OfStores { past: self, timeline, kind: Own { cuts, known } }));
         answer
     }
 }
@@ -197,50 +204,15 @@ impl Seam {
     }
 }
 
-impl Timeline for Own<'_> {
-    fn settle(&mut self, to_ns: i64) -> Settled {
-        self.timeline.settle(to_ns)
-    }
+impl Kind for Own {
+    const IS_NUMBERED: bool = true;
 
-    fn look(&mut self, to_ns: i64, last: bool) {
-        self.timeline.look(to_ns, last);
-    }
-
-    fn next(&mut self) -> Option<Piece> {
-        let piece = self.timeline.next()?;
-        let lane = match self.timeline.is_inexact(piece.lane) {
-            true => {
-                self.past.lane(LaneKey::Inexact(piece.segment.lane), self.timeline.link_type(piece.lane)?)
-            }
-            false => piece.segment.lane,
-        };
-        Some(Piece { lane, ..piece })
-    }
-
-    fn next_place(&self) -> Option<(i64, u32)> {
-        self.timeline.next_place().map(|(min_ns, _)| (min_ns, 0))
-    }
-
-    fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
-        self.timeline.screen(keys, always)
-    }
-
-    fn packets(&mut self, picked: Matches) -> Packets<'_> {
-        self.timeline.packets(picked)
-    }
-
-    fn done(&mut self) {
-        self.timeline.done();
-    }
-
-    fn wait(&mut self, _: i64) {}
-
-    fn end(&mut self) {
-        self.timeline.end();
-    }
-
-    fn link_type(&self, lane: u32) -> Option<LinkType> {
-        self.past.link_type(lane)
+    fn lane(&self, past: &Past, timeline: &StoreTimeline, piece: &Piece) -> Option<u32> {
+        let lane = piece.segment.lane;
+        match timeline.is_inexact(piece.lane) {
+            true => Some(past.lane(LaneKey::Inexact(lane), timeline.link_type(piece.lane)?)),
+            false => Some(lane),
+        }
     }
 
     fn heard(&self) -> Option<(i64, i64)> {
@@ -248,9 +220,9 @@ impl Timeline for Own<'_> {
     }
 
     /// What turned out to be damaged when it was read; what stands nowhere the numbers tell.
-    fn missing(&self, to_ns: i64) -> Vec<Gap> {
+    fn missing(&self, timeline: &StoreTimeline, to_ns: i64) -> Vec<Gap> {
         let mut known = self.known.0.clone();
-        let mut gaps = self.timeline.missing(i64::MAX);
+        let mut gaps = timeline.missing(i64::MAX);
         gaps.retain(|gap| match known.iter().position(|other| other == gap) {
             Some(at) => {
                 known.swap_remove(at);
@@ -265,10 +237,8 @@ impl Timeline for Own<'_> {
         }));
         gaps
     }
-}
 
-impl Part for Own<'_> {
-    fn unread(&self) -> Vec<String> {
-        unread(&self.timeline, self.known.1)
+    fn unread(&self, timeline: &StoreTimeline) -> Vec<String> {
+        unread(timeline, self.known.1)
     }
 }

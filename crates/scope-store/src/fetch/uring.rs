@@ -4,7 +4,8 @@
 //! flight from the moment in which the kernel may know of it until its answer came; the queue is dropped only
 //! once all answers came, else buffers are never given back.
 
-use super::{DEPTH, Fetched, Read, flags, refuses};
+use super::request::{Request, Requests};
+use super::{DEPTH, Fetched, Read};
 use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, types};
 use std::collections::VecDeque;
@@ -26,8 +27,8 @@ struct Flight {
     read: Read,
     /// Bytes that are filled.
     filled: usize,
-    /// Flags of the request that is under way.
-    flags: u32,
+    /// What is asked for of the kernel, with the memory for it where that isn't the buffer.
+    requests: Requests,
 }
 
 impl fmt::Debug for Uring {
@@ -58,7 +59,7 @@ impl Uring {
     pub(super) fn begin(&mut self, read: Read) {
         match self.empty.pop() {
             Some(place) => {
-                self.flights[place] = Some(Flight { read, filled: 0, flags: 0 });
+                self.flights[place] = Some(Flight { read, filled: 0, requests: Requests::default() });
                 self.push(place);
             }
             None => self.waiting.push_back(read),
@@ -67,18 +68,19 @@ impl Uring {
 
     /// Queues what a flight still lacks.
     fn push(&mut self, place: usize) {
-        let Some(Flight { read, filled, flags: asked }) = &mut self.flights[place] else { return };
-        *asked = flags();
+        let Some(Flight { read, filled, requests }) = &mut self.flights[place] else { return };
         let rest = &mut read.buffer[*filled..];
-        let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
-        let entry = opcode::Read::new(types::Fd(read.file.as_raw_fd()), rest.as_mut_ptr(), len)
-            .offset(read.offset + *filled as u64)
-            .rw_flags(*asked as i32)
+        let Request { file, offset, into, flags } =
+            requests.next(&read.file, read.offset + *filled as u64, rest);
+        let len = u32::try_from(into.len()).unwrap_or(1 << 30);
+        let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), into.as_mut_ptr(), len)
+            .offset(offset)
+            .rw_flags(flags as i32)
             .build()
             .user_data(place as u64);
-        // SAFETY: the buffer is the flight's, which keeps it where it is, and untouched, until the answer with its
-        // number came (`answer`) or for good (`drop`); so is the opened file. Of buffers of the flight's length
-        // `len` bytes behind `rest` are writable.
+        // SAFETY: the memory is the flight's, its buffer's or its requests', and so is the opened file. The flight keeps
+        // both where they are, and untouched, until the answer with its number came (`answer`) or for good (`drop`): only
+        // `next` makes memory anew, and it is called when no request is under way. `len` bytes of it are writable.
         while unsafe { self.queue.submission().push(&entry) }.is_err() {
             // As many entries as places: the queue is full only of what wasn't handed over yet.
             let _ = self.queue.submit();
@@ -125,25 +127,20 @@ impl Uring {
     /// What an answer makes of a flight; `None`: it goes on.
     fn landed(&mut self, place: usize, result: i32) -> Option<Fetched> {
         let flight = self.flights[place].as_mut()?;
-        let result = match result {
-            0 if flight.filled < flight.read.buffer.len() => Err(io::ErrorKind::UnexpectedEof.into()),
-            bytes if bytes >= 0 => {
-                flight.filled += bytes as usize;
+        let answer = match result {
+            0.. => Ok(result as usize),
+            code => Err(io::Error::from_raw_os_error(-code)),
+        };
+        let result = match flight.requests.answered(answer, &mut flight.read.buffer[flight.filled..]) {
+            Ok(bytes) => {
+                flight.filled += bytes;
                 if flight.filled < flight.read.buffer.len() {
                     self.push(place);
                     return None;
                 }
                 Ok(())
             }
-            code => {
-                let error = io::Error::from_raw_os_error(-code);
-                let again = matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock);
-                if again || refuses(flight.flags, &error) {
-                    self.push(place);
-                    return None;
-                }
-                Err(error)
-            }
+            Err(error) => Err(error),
         };
         let Flight { read, .. } = self.flights[place].take()?;
         self.empty.push(place);
@@ -157,10 +154,10 @@ impl Uring {
     /// never given back.
     fn broken(&mut self, error: &io::Error) -> Option<Fetched> {
         let place = self.flights.iter().position(Option::is_some)?;
-        let Flight { read, .. } = self.flights[place].take()?;
+        let Flight { read, requests, .. } = self.flights[place].take()?;
         self.empty.push(place);
         let Read { token, offset, buffer, file } = read;
-        std::mem::forget((buffer, file));
+        std::mem::forget((buffer, file, requests));
         let result = Err(io::Error::new(error.kind(), error.to_string()));
         Some(Fetched { token, offset, buffer: Vec::new(), result })
     }

@@ -6,7 +6,7 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
 use scope_machine::limits;
 use scope_spelling::values::{parse_count, parse_size};
-use scope_store::fetch::Fetch;
+use scope_store::fetch::{DEPTH, Fetch};
 use scope_store::spill::SpillFile;
 use scope_store::timeline;
 use std::env;
@@ -108,6 +108,8 @@ impl Means {
     /// behind others.
     pub fn ready(mut self, readings: usize) -> Means {
         limits::stand_back();
+        // Where a read has to go past the page cache it opens its file once more.
+        limits::allow_files((readings * self.threads * DEPTH) as u64);
         let threads = || (0..self.threads).map(|_| Fetch::best()).collect();
         // Without a file what has no room in memory ends the answer, and says so.
         let reading = |_| timeline::Means {
