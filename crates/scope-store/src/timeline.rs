@@ -845,14 +845,7 @@ impl Timeline for StoreTimeline {
 
     /// For whoever evaluates a filter of his own; else all is [`Timeline::selected`].
     fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
-        let (places, _) = self.merge.lent();
-        let mut picked = Matches::none(places.len() as u32);
-        for (index, place) in (0..).zip(places) {
-            if always == Some(place.packet) || keys.matches(&place.key) {
-                picked.insert(index);
-            }
-        }
-        Some(picked)
+        Some(self.merge.screen(keys, always))
     }
 
     fn packets(&mut self, picked: Matches) -> Packets<'_> {

@@ -10,11 +10,11 @@
 mod captures;
 mod joined;
 mod progress;
-mod sorter;
 mod spans;
 
 use crate::NoResult;
 use crate::reading;
+use crate::reading::Captured;
 use crate::reading::means::Means;
 use crate::words::{counted, number};
 use joined::Joined;
@@ -99,7 +99,7 @@ pub struct Answer {
     explain: bool,
     begun: Instant,
     at_ns: Arc<AtomicI64>,
-    captured: Option<(u64, u64)>,
+    captured: Option<Captured>,
     listed: ListingWork,
     /// What couldn't be read of the packets that others are wanted around.
     lacks: Lacks,
@@ -158,9 +158,9 @@ impl Answer {
             }
         }
         let at_ns = Arc::new(AtomicI64::new(wide.from_ns));
-        let begin_read = |read: &captures::Read| {
-            let of_file = |error| NoResult::Failed(Fault::of_thing("temporary file").error(&error));
-            read.timeline(stop.clone()).map_err(of_file)
+        let reads = |filter: &Filter, span: Span| {
+            let timeline = read.as_ref().map(|read| read.timeline(filter, span, stop.clone()));
+            timeline.transpose().map_err(NoResult::Failed)
         };
         let mut lacks = Lacks::default();
         let spans = match &around {
@@ -171,7 +171,7 @@ impl Answer {
                 let (looked, _) = looked.map_err(refused)?;
                 let own = means.readings.pop().unwrap_or_default();
                 let stores = StoreTimeline::new(looked, span, sift, own, stop.clone());
-                let captures = read.as_ref().map(begin_read).transpose()?;
+                let captures = reads(&around.filter, span)?;
                 let mut timeline = Joined::new(stores, captures, at_ns.clone());
                 let spans_max = (means.memory_bytes / PART_OF_SPANS) as usize / SPAN_BYTES;
                 let spans = hits(&mut timeline, around, span, (&at_ns, spans_max), stop)?;
@@ -186,7 +186,7 @@ impl Answer {
         let counts_only = counts_only && within.is_none();
         let own = timeline::Means { within, counts_only, ..means.readings.pop().unwrap_or_default() };
         let stores = StoreTimeline::new(looked, wide, sift, own, stop.clone());
-        let captures = read.as_ref().map(begin_read).transpose()?;
+        let captures = reads(&filter, wide)?;
         let timeline = Joined::new(stores, captures, at_ns.clone());
         let mut interfaces = timeline.stores.interfaces();
         let (mut faults, mut captured) = (Vec::new(), None);
@@ -195,7 +195,8 @@ impl Answer {
             interfaces = Arc::new(interfaces.with(captures::RUN, &read.link_types, of_captures));
             timeline.stores.losses().add(std::mem::take(&mut read.gaps));
             faults.append(&mut read.faults);
-            captured = Some((read.packets, read.taken));
+            let (packets, taken, spilled_bytes) = (read.packets, read.taken, read.spilled_bytes());
+            captured = Some(Captured { packets, taken, spilled_bytes });
         }
         let heard = timeline.heard();
         refuse_future(span, heard)?;
@@ -240,8 +241,7 @@ impl Answer {
             });
         }
         self.timeline.end();
-        let error = self.timeline.captures.as_mut().and_then(|captures| captures.take_error());
-        self.faults.extend(error.map(|error| Fault::of_thing("temporary file").error(&error)));
+        self.faults.extend(self.timeline.captures.as_mut().and_then(|captures| captures.take_fault()));
         self.add_lacks();
         let gone = self.folders.iter().filter(|(folder, _)| reading::is_deleted(folder));
         self.faults.extend(gone.map(|(_, path)| reading::deleted(path)));
@@ -378,6 +378,9 @@ fn hits(
         select(timeline, &around.filter, span, &mut hits);
     });
     timeline.end();
+    if let Some(fault) = timeline.captures.as_mut().and_then(|captures| captures.take_fault()) {
+        return Err(NoResult::Failed(fault));
+    }
     if hits.is_full {
         let cause = format!("it matches packets in more than {} separate spans", number(spans_max as u64));
         let memory = Setting::of("memory");
