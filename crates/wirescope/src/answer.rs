@@ -66,7 +66,7 @@ pub struct Wanted {
     pub means: Means,
     /// What was read for it is said.
     pub explain: bool,
-    /// Of whole segments of a store without a filter only [`Answer::counted`] is needed.
+    /// Of whole segments of a store without a filter, and of capture files, only [`Answer::counted`] is needed.
     pub counts_only: bool,
 }
 
@@ -100,6 +100,8 @@ pub struct Answer {
     begun: Instant,
     at_ns: Arc<AtomicI64>,
     captured: Option<Captured>,
+    /// Packets that were counted without keeping them.
+    counted: Counted,
     listed: ListingWork,
     /// What couldn't be read of the packets that others are wanted around.
     lacks: Lacks,
@@ -121,6 +123,7 @@ impl Answer {
     pub fn begin(wanted: Wanted, stop: &Arc<AtomicBool>) -> Result<Answer, NoResult> {
         let Wanted { stores, captures, span, filter, around, mut means, explain, counts_only } = wanted;
         let begun = Instant::now();
+        let is_count = counts_only && around.is_none();
         let wide = match &around {
             Some(around) => Span {
                 from_ns: span.from_ns.saturating_sub(around.before_ns).max(0),
@@ -139,10 +142,11 @@ impl Answer {
         let filters: Vec<&Filter> =
             std::iter::once(&filter).chain(around.iter().map(|around| &around.filter)).collect();
         let read = captures.map(|captures| {
-            let (progress, memory) = (captures.progress(), means.memory_bytes / PART_OF_CAPTURES);
+            let progress = captures.progress();
+            let memory = (!is_count).then_some((means.memory_bytes / PART_OF_CAPTURES) as usize);
             let part = || Some(progress.bytes() as f64 / progress.bytes_max? as f64);
             progress::during(progress::is_seen(), "capture files", &part, || {
-                captures.read(&filters, wide, memory as usize, stop)
+                captures.read(&filters, wide, memory, stop)
             })
         });
         let mut read = read.transpose().map_err(refused)?;
@@ -183,20 +187,23 @@ impl Answer {
         };
         let filters = reading::filters(&looked);
         let within = spans.as_ref().map(|spans: &Spans| spans.all().to_vec());
-        let counts_only = counts_only && within.is_none();
-        let own = timeline::Means { within, counts_only, ..means.readings.pop().unwrap_or_default() };
+        let own =
+            timeline::Means { within, counts_only: is_count, ..means.readings.pop().unwrap_or_default() };
         let stores = StoreTimeline::new(looked, wide, sift, own, stop.clone());
         let captures = reads(&filter, wide)?;
         let timeline = Joined::new(stores, captures, at_ns.clone());
         let mut interfaces = timeline.stores.interfaces();
-        let (mut faults, mut captured) = (Vec::new(), None);
+        let (mut faults, mut captured, mut counted) = (Vec::new(), None, timeline.stores.counted());
         if let Some(read) = &mut read {
             let of_captures = std::mem::take(&mut read.interfaces);
             interfaces = Arc::new(interfaces.with(captures::RUN, &read.link_types, of_captures));
             timeline.stores.losses().add(std::mem::take(&mut read.gaps));
             faults.append(&mut read.faults);
             let (packets, taken, spilled_bytes) = (read.packets, read.taken, read.spilled_bytes());
-            captured = Some(Captured { packets, taken, spilled_bytes });
+            captured = Some(Captured { packets, taken: taken.packets, spilled_bytes });
+            if is_count {
+                counted = counted.with(&taken);
+            }
         }
         let heard = timeline.heard();
         refuse_future(span, heard)?;
@@ -218,6 +225,7 @@ impl Answer {
             begun,
             at_ns,
             captured,
+            counted,
             listed,
             lacks,
         })
@@ -276,7 +284,7 @@ impl Answer {
 
     /// What was counted of it without reading it, and doesn't come as packets.
     pub fn counted(&self) -> Counted {
-        self.timeline.stores.counted()
+        self.counted
     }
 
     /// What it lacks by now.

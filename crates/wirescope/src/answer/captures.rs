@@ -25,13 +25,13 @@ use scope_source::spec;
 use scope_store::head::HeadInterface;
 use scope_store::sorter::{Sorted, Sorter, Stretch, Walk};
 use scope_store::spill::SpillFile;
-use scope_store::timeline::Span;
+use scope_store::timeline::{Counted, Span};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use taking::Taking;
+use taking::{Keeping, Taking};
 
 /// Under which run their interfaces are known: no run has this number.
 pub const RUN: [u8; 16] = [0xff; 16];
@@ -85,6 +85,8 @@ impl Progress {
 
 /// Where their packets are.
 enum Kept {
+    /// They were only counted.
+    Nothing,
     Sorted(Sorted),
     /// In order, in the files.
     Left(Vec<FileSource>),
@@ -103,10 +105,10 @@ pub struct Read {
     pub gaps: Vec<Gap>,
     /// Smallest and largest time of all packets.
     pub heard: Option<(i64, i64)>,
-    /// Packets of all files, and those that may belong to the answer.
+    /// Packets of all files.
     pub packets: u64,
-    /// See above.
-    pub taken: u64,
+    /// Those of them that may belong to the answer.
+    pub taken: Counted,
     /// What couldn't be read.
     pub faults: Vec<Fault>,
 }
@@ -176,8 +178,8 @@ impl Captures {
         Progress { followings: self.followings.clone(), bytes_max: self.bytes }
     }
 
-    /// Reads them to their ends, for the packets in `span` that one of `filters` matches, with so much memory. Once
-    /// `stop` is set nothing more is read.
+    /// Reads them to their ends, for the packets in `span` that one of `filters` matches, with so much memory; `None`: they
+    /// are only counted. Once `stop` is set nothing more is read.
     ///
     /// # Errors
     /// What stands before the first packets is none of a capture, or the temporary file can't be written.
@@ -185,28 +187,36 @@ impl Captures {
         self,
         filters: &[&Filter],
         span: Span,
-        memory_bytes: usize,
+        memory_bytes: Option<usize>,
         stop: &AtomicBool,
     ) -> Result<Read, Fault> {
         let Captures { paths, sources, are_regular, followings, spill, .. } = self;
-        let pass = |sources: Vec<FileSource>, spill: SpillFile, may_leave: bool| {
+        let pass = |sources: Vec<FileSource>, keeping: Keeping| {
             let filters = filters.iter().map(|filter| (*filter).clone()).collect();
-            let mut taking = Taking::new(filters, span, Sorter::new(memory_bytes, spill), may_leave);
+            let mut taking = Taking::new(filters, span, keeping);
             let mut reader = Reader::new(sources);
             while reader.step(&mut taking, stop)? && taking.error.is_none() {}
-            let sorted = taking.sorted();
+            let sorted = if taking.error.is_none() { taking.sorted() } else { None };
             Ok((taking, reader, sorted))
         };
-        // Most files need no temporary one. Where they do, that mostly shows soon.
-        let first =
-            again(&sources).filter(|_| are_regular).map(|sources| pass(sources, SpillFile::None, true));
-        let (taking, reader, kept) = match first.transpose()? {
+        let sorter = |spill| Sorter::new(memory_bytes.unwrap_or(0), spill);
+        let first = match (memory_bytes, again(&sources).filter(|_| are_regular)) {
+            (Some(_), Some(sources)) => Some(pass(sources, Keeping::SortOrLeave(sorter(SpillFile::None)))?),
+            _ => None,
+        };
+        let (taking, reader, kept) = match first {
             Some((taking, reader, Some(sorted))) => (taking, reader, Kept::Sorted(sorted)),
             Some((taking, reader, None)) if taking.error.is_none() => (taking, reader, Kept::Left(sources)),
-            _ => {
-                let (mut taking, reader, sorted) = pass(sources, SpillFile::Open(spill), false)?;
+            // What has no room, and isn't in order, needs the temporary file: that mostly shows soon.
+            _ if memory_bytes.is_some() => {
+                let keeping = Keeping::Sort(sorter(SpillFile::Open(spill)));
+                let (mut taking, reader, sorted) = pass(sources, keeping)?;
                 let Some(sorted) = sorted else { return Err(no_room(taking.error.take())) };
                 (taking, reader, Kept::Sorted(sorted))
+            }
+            _ => {
+                let (taking, reader, _) = pass(sources, Keeping::Count)?;
+                (taking, reader, Kept::Nothing)
             }
         };
         let Reader { mut faults, warnings, .. } = reader;
@@ -241,6 +251,7 @@ impl Read {
         stop: Arc<AtomicBool>,
     ) -> Result<CaptureTimeline, Fault> {
         let (walk, again) = match &self.kept {
+            Kept::Nothing => (None, None),
             Kept::Sorted(sorted) => (Some(sorted.walk()), None),
             Kept::Left(sources) => {
                 let sources = self::again(sources).unwrap_or_default();
@@ -264,7 +275,7 @@ impl Read {
     pub fn spilled_bytes(&self) -> u64 {
         match &self.kept {
             Kept::Sorted(sorted) => sorted.spilled_bytes(),
-            Kept::Left(_) => 0,
+            Kept::Nothing | Kept::Left(_) => 0,
         }
     }
 }

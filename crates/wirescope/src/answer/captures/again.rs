@@ -7,7 +7,7 @@
 //! Whoever writes to the files meanwhile is noticed by their order, or by the number of packets.
 
 use crate::answer::captures::reader::Reader;
-use crate::answer::captures::taking::Taking;
+use crate::answer::captures::taking::{Keeping, Taking};
 use scope_fault::Fault;
 use scope_filter::Filter;
 use scope_source::file::FileSource;
@@ -32,7 +32,7 @@ impl Again {
     /// What `filter` matches in `span`, of sources that haven't begun and have so many packets.
     pub fn new(sources: Vec<FileSource>, filter: &Filter, span: Span, packets: u64) -> Again {
         let sorter = Sorter::new(usize::MAX, SpillFile::None);
-        let taking = Taking::new(vec![filter.clone()], span, sorter, false);
+        let taking = Taking::new(vec![filter.clone()], span, Keeping::Sort(sorter));
         Again { reader: Reader::new(sources), taking, packets, goes_on: true }
     }
 

@@ -12,7 +12,7 @@ use scope_packet::{BATCH_PACKETS_MAX, Gap, Interface, LinkType, Packet, Parsed, 
 use scope_ring::InterfaceEntry;
 use scope_store::head::HeadInterface;
 use scope_store::sorter::{Sorted, Sorter};
-use scope_store::timeline::Span;
+use scope_store::timeline::{Counted, Span};
 use std::io;
 
 /// Packets of one link type.
@@ -36,9 +36,7 @@ pub struct Taking {
     /// Of the next batch.
     comments: Vec<(usize, String)>,
     parsed: Box<Parsed>,
-    /// `None`: packets are left where they are.
-    sorter: Option<Sorter>,
-    may_leave: bool,
+    keeping: Keeping,
     /// Time and lane of the packet that was taken last, and whether none stood before the one in front of it.
     last: Option<(i64, u32)>,
     is_ordered: bool,
@@ -48,16 +46,27 @@ pub struct Taking {
     pub heard: Option<(i64, i64)>,
     /// Packets that came.
     pub packets: u64,
-    /// Those that were taken.
-    pub taken: u64,
+    /// Those that were taken: how many, their bytes, from when to when.
+    pub taken: Counted,
     /// Why nothing more is taken.
     pub error: Option<io::Error>,
 }
 
+/// What becomes of the packets that are taken.
+pub enum Keeping {
+    /// They are counted, no more.
+    Count,
+    /// They are sorted.
+    Sort(Sorter),
+    /// They are sorted. If they have no room, and come in order, they are left.
+    SortOrLeave(Sorter),
+    /// They are in order, and left where they are.
+    Leave,
+}
+
 impl Taking {
-    /// Of what comes, the packets in `span` that one of `filters` matches go into `sorter`. `may_leave`: if they have
-    /// no room there and come in order, they are left where they are.
-    pub fn new(filters: Vec<Filter>, span: Span, sorter: Sorter, may_leave: bool) -> Taking {
+    /// Takes the packets in `span` that one of `filters` matches.
+    pub fn new(filters: Vec<Filter>, span: Span, keeping: Keeping) -> Taking {
         Taking {
             filters,
             span,
@@ -67,14 +76,13 @@ impl Taking {
             base: 0,
             comments: Vec::new(),
             parsed: Box::default(),
-            sorter: Some(sorter),
-            may_leave,
+            keeping,
             last: None,
             is_ordered: true,
             gaps: Vec::new(),
             heard: None,
             packets: 0,
-            taken: 0,
+            taken: Counted::default(),
             error: None,
         }
     }
@@ -86,7 +94,10 @@ impl Taking {
 
     /// Bytes of packets in memory.
     pub fn bytes(&self) -> usize {
-        self.sorter.as_ref().map_or(0, Sorter::bytes)
+        match &self.keeping {
+            Keeping::Sort(sorter) | Keeping::SortOrLeave(sorter) => sorter.bytes(),
+            Keeping::Count | Keeping::Leave => 0,
+        }
     }
 
     /// Whether no packet that was taken stood before the one in front of it.
@@ -99,23 +110,23 @@ impl Taking {
         self.lanes.iter().map(|lane| lane.link_type).collect()
     }
 
-    /// What came by now, sorted; `None`: it was left where it is, or there is an error.
+    /// What came by now, sorted; `None`: it isn't kept, or there is an error.
     pub fn sorted(&mut self) -> Option<Sorted> {
-        let sorter = self.sorter.as_mut().filter(|_| self.error.is_none())?;
-        match sorter.take() {
-            Ok(sorted) => Some(sorted),
-            Err(error) => {
-                self.no_room(error);
-                None
-            }
-        }
+        let (Keeping::Sort(sorter) | Keeping::SortOrLeave(sorter)) = &mut self.keeping else { return None };
+        let sorted = sorter.take();
+        self.leave(sorted).unwrap_or_else(|error| {
+            self.error = Some(error);
+            None
+        })
     }
 
-    fn no_room(&mut self, error: io::Error) {
-        match self.may_leave && self.is_ordered {
-            true => self.sorter = None,
-            false => self.error = Some(error),
+    /// What was kept; `None`: it had no room, and is left.
+    fn leave<T>(&mut self, kept: io::Result<T>) -> io::Result<Option<T>> {
+        if kept.is_err() && self.is_ordered && matches!(self.keeping, Keeping::SortOrLeave(_)) {
+            self.keeping = Keeping::Leave;
+            return Ok(None);
         }
+        kept.map(Some)
     }
 
     fn lane(&mut self, link_type: LinkType) -> u32 {
@@ -154,7 +165,6 @@ impl Taking {
             taken |=
                 predicates.iter().fold(0, |hits, predicate| hits | predicate.matches_batch(asked, which));
         }
-        self.taken += u64::from(taken.count_ones());
         bits(taken).try_for_each(|at| self.keep(at, &packets[at]))
     }
 
@@ -182,8 +192,15 @@ impl Taking {
         let place = (packet.time_ns, lane);
         self.is_ordered &= self.last.is_none_or(|last| last <= place);
         self.last = Some(place);
-        let Some(sorter) = &mut self.sorter else {
-            return if self.is_ordered { Ok(()) } else { Err(io::Error::other("packets aren't in order")) };
+        let Counted { packets, bytes, span_ns } = &mut self.taken;
+        let (min_ns, max_ns) = span_ns.unwrap_or((packet.time_ns, packet.time_ns));
+        *span_ns = Some((min_ns.min(packet.time_ns), max_ns.max(packet.time_ns)));
+        (*packets, *bytes) = (*packets + 1, *bytes + packet.data.len() as u64);
+        let sorter = match &mut self.keeping {
+            Keeping::Count => return Ok(()),
+            Keeping::Leave if self.is_ordered => return Ok(()),
+            Keeping::Leave => return Err(io::Error::other("packets that were left aren't in order")),
+            Keeping::Sort(sorter) | Keeping::SortOrLeave(sorter) => sorter,
         };
         let head = PacketHead {
             interface: number as u32,
@@ -200,14 +217,15 @@ impl Taking {
         };
         let comments = self.comments.iter().filter(|(of, _)| *of == at).map(|(_, text)| text.as_str());
         let has_comments = comments.clone().next().is_some();
-        sorter.push(lane, packet.time_ns, *self.parsed.key(at), |out| {
+        let pushed = sorter.push(lane, packet.time_ns, *self.parsed.key(at), |out| {
             if !has_comments {
                 return write(out);
             }
             let mut block = Vec::new();
             write(&mut block);
             pcapng::commented(out, &block, comments);
-        })
+        });
+        self.leave(pushed).map(drop)
     }
 }
 
@@ -229,10 +247,8 @@ impl Sink for Taking {
     }
 
     fn batch(&mut self, packets: &[Packet<'_>]) {
-        if self.error.is_none()
-            && let Err(error) = self.take(packets)
-        {
-            self.no_room(error);
+        if self.error.is_none() {
+            self.error = self.take(packets).err();
         }
         self.comments.clear();
     }
