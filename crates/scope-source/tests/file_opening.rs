@@ -268,7 +268,7 @@ fn what_is_read_again_is_what_was_there_at_the_begin() {
     let read = |mut source: FileSource| {
         source.begin().unwrap();
         assert!(source.again().is_none(), "it has begun");
-        let packets = read_all(source).unwrap().packets;
+        let packets = read_all(source).unwrap().sink.packets;
         packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>()
     };
     assert_eq!(read(second), [1_000, 2_000]);

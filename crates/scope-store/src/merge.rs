@@ -350,6 +350,10 @@ mod tests {
                 }
                 let Some(stretch) = merge.next(pending) else { break };
                 let before = found.len();
+                if let Some(first) = merge.first() {
+                    let last = merge.lent().0.last().unwrap();
+                    prop_assert!((last.time_ns, stretch.lane, last.packet) <= first, "nothing older is to come");
+                }
                 let (places, blocks) = merge.lent();
                 for candidate in Packets::listed(places, blocks) {
                     prop_assert_eq!(candidate.block.data(), candidate.packet.to_le_bytes());
@@ -381,6 +385,33 @@ mod tests {
         }
         let expected: Vec<u64> = (0..most).chain(10_001 - most..10_001).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_comes_behind_a_stretch_is_known_while_that_is_lent() {
+        let packets: Vec<_> = (0..STRETCH_MAX as u64 + 10).map(|number| (number as i64, number)).collect();
+        let mut in_memory = Merge::new(usize::MAX, Spill::new(SpillFile::None));
+        in_memory.add(0, loaded(&packets)).unwrap();
+        let mut in_file = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
+        in_file.add(0, loaded(&packets)).unwrap();
+        in_file.add(0, loaded(&[(i64::MAX, u64::MAX)])).unwrap();
+        for merge in [&mut in_memory, &mut in_file] {
+            let packets = merge.next(None).unwrap().packets as i64;
+            let (time_ns, ..) = merge.first().unwrap();
+            assert!((packets - 1..=packets).contains(&time_ns), "{time_ns} behind {packets} packets");
+        }
+    }
+
+    #[test]
+    fn packets_that_come_by_time_are_one_run_until_one_comes_before_them() {
+        let mut merge = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
+        for number in 0..10 * RUNS_MAX as u64 {
+            merge.add(0, loaded(&[(number as i64, number), (number as i64, number)])).unwrap();
+            assert!(merge.runs <= 1);
+        }
+        merge.add(1, loaded(&[(0, 0)])).unwrap();
+        merge.add(1, loaded(&[(1, 1)])).unwrap();
+        assert_eq!(merge.runs, 2);
     }
 
     #[test]
