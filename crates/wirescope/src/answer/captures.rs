@@ -197,7 +197,7 @@ impl Captures {
             let mut reader = Reader::new(sources);
             while reader.step(&mut taking, stop)? && taking.error.is_none() {}
             let sorted = if taking.error.is_none() { taking.sorted() } else { None };
-            Ok((taking, reader, sorted))
+            Ok::<_, Fault>((taking, reader, sorted))
         };
         let sorter = |spill| Sorter::new(memory_bytes.unwrap_or(0), spill);
         let first = match (memory_bytes, again(&sources).filter(|_| are_regular)) {
