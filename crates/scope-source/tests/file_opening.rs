@@ -258,12 +258,17 @@ fn a_cut_file_among_whole_ones_ends_alone() {
 fn what_is_read_again_is_what_was_there_at_the_begin() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grows.pcap");
-    let mut capture = Pcap::new(false, NANO, 4, 0, 1);
-    capture.packet(1_000, &[1; 60]).packet(2_000, &[2; 60]);
-    fs::write(&path, capture.done()).unwrap();
+    let capture = |packets: u8| {
+        let mut capture = Pcap::new(false, NANO, 4, 0, 1);
+        for number in 1..=packets {
+            capture.packet(i64::from(number) * 1_000, &[number; 60]);
+        }
+        capture.done()
+    };
+    fs::write(&path, capture(2)).unwrap();
     let source = FileSource::unread(options(&[&path]), &[]).unwrap();
     let first = source.again().unwrap();
-    fs::write(&path, capture.packet(3_000, &[3; 60]).done()).unwrap();
+    fs::write(&path, capture(3)).unwrap();
     let second = first.again().unwrap();
     let read = |mut source: FileSource| {
         source.begin().unwrap();
