@@ -210,8 +210,9 @@ fn many_packets_of_a_file_between_those_of_a_store_stay_in_order() {
     let place = Place::new();
     let input = capture(&[ETHERNET], 40_000, 12);
     // By turns a long stretch here, a long one there, and single ones.
-    let is_stored =
-        |index: usize| if index % 30_000 < 20_000 { index % 2 == 0 } else { index % 30_000 < 25_000 };
+    let is_stored = |index: usize| {
+        if index % 30_000 < 20_000 { index.is_multiple_of(2) } else { index % 30_000 < 25_000 }
+    };
     let part = |stored: bool| {
         input.subset(&(0..input.packets.len()).filter(|&at| is_stored(at) == stored).collect::<Vec<_>>())
     };
