@@ -253,3 +253,39 @@ fn a_cut_file_among_whole_ones_ends_alone() {
     let read = read_all(FileSource::open(second).unwrap()).unwrap();
     assert_eq!((read.counters.offered, read.warnings.len()), (0, 0));
 }
+
+#[test]
+fn what_is_read_again_is_what_was_there_at_the_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grows.pcap");
+    let capture = |packets: u8| {
+        let mut capture = Pcap::new(false, NANO, 4, 0, 1);
+        for number in 1..=packets {
+            capture.packet(i64::from(number) * 1_000, &[number; 60]);
+        }
+        capture.done()
+    };
+    fs::write(&path, capture(2)).unwrap();
+    let source = FileSource::unread(options(&[&path]), &[]).unwrap();
+    let first = source.again().unwrap();
+    fs::write(&path, capture(3)).unwrap();
+    let second = first.again().unwrap();
+    let read = |mut source: FileSource| {
+        source.begin().unwrap();
+        assert!(source.again().is_none(), "it has begun");
+        let packets = read_all(source).unwrap().sink.packets;
+        packets.iter().map(|packet| packet.time_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(read(second), [1_000, 2_000]);
+    assert_eq!(read(first), [1_000, 2_000]);
+    assert_eq!(read(source), [1_000, 2_000, 3_000]);
+}
+
+#[test]
+fn a_pipe_is_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let _writer = fs::File::options().read(true).write(true).open(&path).unwrap();
+    assert!(FileSource::unread(options(&[&path]), &[]).unwrap().again().is_none());
+}

@@ -22,6 +22,7 @@
 //! | [`sift`], [`fetch`] | what is asked of packets; reads that are under way |
 //! | `loaders`, `load`, `sparse` | threads that read ahead; one segment on its way; one read in part |
 //! | `merge`, [`spill`] | packets of many segments in one order; those that have no room in memory |
+//! | [`sorter`] | packets of other sources in that order |
 //! | [`unread`] | what a reader is told that isn't let in |
 //! | [`export`], [`hpcap`] | packets of a timeline as files of other programs |
 //! | [`chain`], `unchained` | a line for each closed file, bound to the one before it; files of dead runs without one |
@@ -71,6 +72,7 @@ pub mod salvage;
 pub mod segment;
 pub mod sift;
 pub mod slot;
+pub mod sorter;
 mod sparse;
 pub mod spill;
 pub mod stall;

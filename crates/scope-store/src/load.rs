@@ -77,6 +77,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// Places, by time, and the blocks to which they lead.
+    pub fn new(places: Vec<Place>, blocks: Vec<u8>) -> Loaded {
+        Loaded { places, blocks, spare: None }
+    }
+
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.blocks.capacity()
@@ -460,7 +465,7 @@ impl<'a> Picker<'a> {
     /// All that was taken, where all of it was copied.
     fn copied(mut self) -> Loaded {
         let places = self.sorted();
-        Loaded { places, blocks: std::mem::take(&mut self.blocks), spare: None }
+        Loaded::new(places, std::mem::take(&mut self.blocks))
     }
 
     /// All that was taken out of one buffer: that buffer itself, if most of it is wanted.

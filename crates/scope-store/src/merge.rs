@@ -6,14 +6,16 @@
 //! run in the file   ─┘
 //! ```
 //! Segments that lie in time beside each other are in memory together, as far as there is room. Beyond, all of them
-//! become one sorted run in a file, of which only a small part is in memory.
+//! become one sorted run in a file, of which only a small part is in memory. What goes on where the last run ends
+//! is part of it: packets that come by time are one run, however many they are.
 
 use crate::load::Loaded;
 use crate::spill::{RUNS_MAX, Rank, Run, Spill};
-use scope_ring::Place;
+use scope_ring::{KeyTest, Matches, Place};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::sync::Arc;
 
 /// Packets that are lent at once, at most.
 const STRETCH_MAX: usize = 4096;
@@ -28,15 +30,19 @@ pub(crate) struct Merge {
     room_bytes: usize,
     spill: Spill,
     runs: usize,
+    /// The run that was written last, as long as it isn't read to its end, and where its last packet stands.
+    last_run: Option<(usize, Rank)>,
     lent: Option<Lent>,
 }
 
+#[derive(Clone)]
 enum Cursor {
-    Memory { lane: u32, loaded: Loaded, next: usize },
+    Memory { lane: u32, loaded: Arc<Loaded>, next: usize },
     Run(Run),
 }
 
 /// What is lent.
+#[derive(Clone, Copy)]
 struct Lent {
     cursor: usize,
     from: usize,
@@ -44,21 +50,40 @@ struct Lent {
 }
 
 /// Successive packets of one lane.
-pub(crate) struct Stretch {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Their lane.
     pub lane: u32,
+    /// Time of the first one, ns.
     pub min_ns: i64,
+    /// Its number in the lane.
     pub first_packet: u64,
+    /// How many they are.
     pub packets: usize,
 }
 
 impl Cursor {
     fn rank(&self) -> Option<Rank> {
         match self {
-            Cursor::Memory { lane, loaded, next } => {
-                loaded.places.get(*next).map(|place| (place.time_ns, *lane, place.packet))
-            }
-            Cursor::Run(run) => (run.next < run.places.len()).then(|| run.rank()),
+            Cursor::Memory { next, .. } => self.rank_at(*next),
+            Cursor::Run(run) => self.rank_at(run.next),
         }
+    }
+
+    fn rank_at(&self, at: usize) -> Option<Rank> {
+        match self {
+            Cursor::Memory { lane, loaded, .. } => {
+                loaded.places.get(at).map(|place| (place.time_ns, *lane, place.packet))
+            }
+            Cursor::Run(run) => (at < run.places.len()).then(|| run.rank_at(at)),
+        }
+    }
+
+    /// No packet of it from place `to` on stands before this; `None`: there is none. What isn't read yet stands behind
+    /// what is.
+    fn behind(&self, to: usize) -> Option<Rank> {
+        let unread = matches!(self, Cursor::Run(run) if run.goes_on()).then(|| to.checked_sub(1)).flatten();
+        self.rank_at(to).or_else(|| self.rank_at(unread?))
     }
 
     /// Where a stretch ends that goes no further than `limit`.
@@ -91,8 +116,25 @@ impl Merge {
             room_bytes,
             spill,
             runs: 0,
+            last_run: None,
             lent: None,
         }
+    }
+
+    /// What is in it once more, for another reader: as far as it isn't out yet. Nothing is added there.
+    pub fn again(&self) -> Merge {
+        Merge {
+            heap: self.heap.clone(),
+            cursors: self.cursors.clone(),
+            empty: self.empty.clone(),
+            spill: self.spill.reader(),
+            ..*self
+        }
+    }
+
+    /// Bytes of the packets in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// Bytes that had no room in memory.
@@ -110,13 +152,14 @@ impl Merge {
             self.spill_memory()?;
         }
         self.memory_bytes += bytes;
-        self.insert(Cursor::Memory { lane, loaded, next: 0 });
+        self.insert(Cursor::Memory { lane, loaded: Arc::new(loaded), next: 0 });
         Ok(())
     }
 
-    /// Where its next packet stands.
+    /// Where the next packet stands, behind what is lent: none that comes stands before it.
     pub fn first(&self) -> Option<Rank> {
-        self.heap.peek().map(|Reverse((rank, _))| *rank)
+        let behind = self.lent.and_then(|lent| self.cursors[lent.cursor].as_ref()?.behind(lent.to));
+        self.heap.peek().map(|Reverse((rank, _))| *rank).into_iter().chain(behind).min()
     }
 
     /// The next packets, up to `limit`, behind which what isn't here may come.
@@ -143,6 +186,18 @@ impl Merge {
         }
     }
 
+    /// Which of these packets pass `keys`, and packet `always` whatever its key.
+    pub fn screen(&self, keys: &KeyTest, always: Option<u64>) -> Matches {
+        let (places, _) = self.lent();
+        let mut picked = Matches::none(places.len() as u32);
+        for (index, place) in (0..).zip(places) {
+            if always == Some(place.packet) || keys.matches(&place.key) {
+                picked.insert(index);
+            }
+        }
+        picked
+    }
+
     /// The stretch is done with.
     pub fn done(&mut self) -> io::Result<()> {
         let Some(Lent { cursor: number, to, .. }) = self.lent.take() else { return Ok(()) };
@@ -161,20 +216,25 @@ impl Merge {
         Ok(())
     }
 
-    fn insert(&mut self, cursor: Cursor) {
-        let Some(rank) = cursor.rank() else { return };
+    /// The number under which it is known; `None`: it is empty.
+    fn insert(&mut self, cursor: Cursor) -> Option<usize> {
+        let rank = cursor.rank()?;
         let number = self.empty.pop().unwrap_or_else(|| {
             self.cursors.push(None);
             self.cursors.len() - 1
         });
         self.cursors[number] = Some(cursor);
         self.heap.push(Reverse((rank, number)));
+        Some(number)
     }
 
     fn remove(&mut self, number: usize) {
         match self.cursors[number].take() {
             Some(Cursor::Memory { loaded, .. }) => self.memory_bytes -= loaded.bytes(),
-            Some(Cursor::Run(_)) => self.runs -= 1,
+            Some(Cursor::Run(_)) => {
+                self.runs -= 1;
+                self.last_run = self.last_run.filter(|(last, _)| *last != number);
+            }
             None => return,
         }
         self.empty.push(number);
@@ -183,26 +243,47 @@ impl Merge {
     /// Makes one run of all that is in memory, and one of all runs where there are too many.
     fn spill_memory(&mut self) -> io::Result<()> {
         let is_run = |cursor: &Option<Cursor>| matches!(cursor, Some(Cursor::Run(_)));
-        let (runs, mut memory): (Vec<_>, Vec<_>) =
+        let (runs, memory): (Vec<_>, Vec<_>) =
             self.heap.drain().partition(|Reverse((_, number))| is_run(&self.cursors[*number]));
         self.heap.extend(runs);
-        let mut order = BinaryHeap::from(std::mem::take(&mut memory));
+        let mut order = BinaryHeap::from(memory);
+        let Some(Reverse((first, _))) = order.peek().copied() else { return Ok(()) };
+        let mut last = first;
         let mut writer = self.spill.begin();
         while let Some(Reverse((_, number))) = order.pop() {
-            let Some(cursor) = self.cursors[number].as_mut() else { continue };
-            if let Cursor::Memory { lane, loaded, next } = cursor {
-                writer.add(&loaded.places[*next], *lane, &loaded.blocks)?;
-                *next += 1;
+            let limit = order.peek().map(|Reverse((rank, _))| *rank);
+            let Some(Cursor::Memory { lane, loaded, next }) = self.cursors[number].as_mut() else { continue };
+            while let Some(place) = loaded.places.get(*next) {
+                let rank = (place.time_ns, *lane, place.packet);
+                if limit.is_some_and(|limit| rank > limit) {
+                    order.push(Reverse((rank, number)));
+                    break;
+                }
+                writer.add(place, *lane, &loaded.blocks)?;
+                (*next, last) = (*next + 1, rank);
             }
-            if let Some(rank) = cursor.rank() {
-                order.push(Reverse((rank, number)));
-            } else if let Some(Cursor::Memory { loaded, .. }) = self.cursors[number].take() {
+            if *next == loaded.places.len() {
                 self.memory_bytes -= loaded.bytes();
+                self.cursors[number] = None;
                 self.empty.push(number);
             }
         }
-        let mut run = writer.end()?;
-        if self.runs == RUNS_MAX {
+        let run = writer.end()?;
+        if let Some((number, before)) = self.last_run
+            && before <= first
+            && let Some(Cursor::Run(last_run)) = self.cursors[number].as_mut()
+            && last_run.extend(&run)
+        {
+            self.last_run = Some((number, last));
+            return Ok(());
+        }
+        self.add_run(run, last)
+    }
+
+    /// Takes part from now on; `last`: where its last packet stands.
+    fn add_run(&mut self, mut run: Run, last: Rank) -> io::Result<()> {
+        let is_joined = self.runs == RUNS_MAX;
+        if is_joined {
             let all = self.heap.drain().filter_map(|Reverse((_, number))| {
                 self.empty.push(number);
                 match self.cursors[number].take() {
@@ -216,7 +297,8 @@ impl Merge {
         }
         self.spill.fill(&mut run)?;
         self.runs += 1;
-        self.insert(Cursor::Run(run));
+        let number = self.insert(Cursor::Run(run));
+        self.last_run = number.filter(|_| !is_joined).map(|number| (number, last));
         Ok(())
     }
 }
@@ -268,6 +350,10 @@ mod tests {
                 }
                 let Some(stretch) = merge.next(pending) else { break };
                 let before = found.len();
+                if let Some(first) = merge.first() {
+                    let last = merge.lent().0.last().unwrap();
+                    prop_assert!((last.time_ns, stretch.lane, last.packet) <= first, "nothing older is to come");
+                }
                 let (places, blocks) = merge.lent();
                 for candidate in Packets::listed(places, blocks) {
                     prop_assert_eq!(candidate.block.data(), candidate.packet.to_le_bytes());
@@ -299,6 +385,33 @@ mod tests {
         }
         let expected: Vec<u64> = (0..most).chain(10_001 - most..10_001).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_comes_behind_a_stretch_is_known_while_that_is_lent() {
+        let packets: Vec<_> = (0..STRETCH_MAX as u64 + 10).map(|number| (number as i64, number)).collect();
+        let mut in_memory = Merge::new(usize::MAX, Spill::new(SpillFile::None));
+        in_memory.add(0, loaded(&packets)).unwrap();
+        let mut in_file = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
+        in_file.add(0, loaded(&packets)).unwrap();
+        in_file.add(0, loaded(&[(i64::MAX, u64::MAX)])).unwrap();
+        for merge in [&mut in_memory, &mut in_file] {
+            let packets = merge.next(None).unwrap().packets as i64;
+            let (time_ns, ..) = merge.first().unwrap();
+            assert!((packets - 1..=packets).contains(&time_ns), "{time_ns} behind {packets} packets");
+        }
+    }
+
+    #[test]
+    fn packets_that_come_by_time_are_one_run_until_one_comes_before_them() {
+        let mut merge = Merge::new(1, Spill::new(SpillFile::Open(tempfile::tempfile().unwrap())));
+        for number in 0..10 * RUNS_MAX as u64 {
+            merge.add(0, loaded(&[(number as i64, number), (number as i64, number)])).unwrap();
+            assert!(merge.runs <= 1);
+        }
+        merge.add(1, loaded(&[(0, 0)])).unwrap();
+        merge.add(1, loaded(&[(1, 1)])).unwrap();
+        assert_eq!(merge.runs, 2);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Bytes of a record in front of its block.
 const HEAD_BYTES: usize = 8 + 8 + 4 + 4 + KEY_ENTRY_BYTES;
@@ -52,12 +53,14 @@ impl fmt::Debug for SpillFile {
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    file: SpillFile,
+    /// Where it comes from, before it is needed.
+    source: SpillFile,
+    file: Option<Arc<File>>,
     end: u64,
 }
 
 /// A run that is read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Run {
     at: u64,
     end: u64,
@@ -77,8 +80,13 @@ pub(crate) struct RunWriter<'a> {
 
 impl Spill {
     /// Into this file, which nobody else has.
-    pub fn new(file: SpillFile) -> Spill {
-        Spill { file, end: 0 }
+    pub fn new(source: SpillFile) -> Spill {
+        Spill { source, file: None, end: 0 }
+    }
+
+    /// The same file for another reader of its runs. Nothing is written by it.
+    pub fn reader(&self) -> Spill {
+        Spill { source: SpillFile::None, file: self.file.clone(), end: self.end }
     }
 
     /// Bytes that were written.
@@ -87,18 +95,17 @@ impl Spill {
     }
 
     fn file(&self) -> io::Result<&File> {
-        match &self.file {
-            SpillFile::Open(file) => Ok(file),
-            _ => Err(io::Error::other("there is no file for what waits")),
-        }
+        self.file.as_deref().ok_or_else(|| io::Error::other("there is no file for what waits"))
     }
 
-    /// Makes the file, if that is still to be done.
+    /// Opens the file, if that is still to be done.
     fn open(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.file, SpillFile::None) {
-            SpillFile::Made(make) => self.file = SpillFile::Open(make()?),
-            known => self.file = known,
-        }
+        let file = match std::mem::replace(&mut self.source, SpillFile::None) {
+            SpillFile::Open(file) => file,
+            SpillFile::Made(make) => make()?,
+            SpillFile::None => return Ok(()),
+        };
+        self.file = Some(Arc::new(file));
         Ok(())
     }
 
@@ -185,14 +192,33 @@ impl RunWriter<'_> {
 }
 
 impl Run {
+    /// What lies behind it in the file belongs to it, too: up to `end`, and none of it comes before its own.
+    pub fn extend(&mut self, other: &Run) -> bool {
+        let goes_on = self.end == other.at;
+        if goes_on {
+            self.end = other.end;
+        }
+        goes_on
+    }
+
     fn new(at: u64, end: u64) -> Run {
         Run { at, end, places: Vec::new(), lanes: Vec::new(), blocks: Vec::new(), next: 0 }
     }
 
     /// Where its next packet stands, which has been read.
     pub fn rank(&self) -> Rank {
-        let place = &self.places[self.next];
-        (place.time_ns, self.lanes[self.next], place.packet)
+        self.rank_at(self.next)
+    }
+
+    /// The same of another one that was read.
+    pub fn rank_at(&self, at: usize) -> Rank {
+        let place = &self.places[at];
+        (place.time_ns, self.lanes[at], place.packet)
+    }
+
+    /// Behind what was read of it is more.
+    pub fn goes_on(&self) -> bool {
+        self.at < self.end
     }
 
     /// Finds the whole records among what was read; the bytes that they take.

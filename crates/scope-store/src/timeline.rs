@@ -86,6 +86,19 @@ pub struct Counted {
     pub span_ns: Option<(i64, i64)>,
 }
 
+impl Counted {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Counted) -> Counted {
+        let spans = self.span_ns.into_iter().chain(other.span_ns);
+        Counted {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            span_ns: spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))),
+        }
+    }
+}
+
 impl Default for Means {
     /// One thread, no file.
     fn default() -> Means {
@@ -355,12 +368,8 @@ impl StoreTimeline {
                 rest.push_back(number);
                 continue;
             };
-            let (min_ns, max_ns) = self.counted.span_ns.unwrap_or((foot.min_ns, foot.max_ns));
-            self.counted = Counted {
-                packets: self.counted.packets + u64::from(foot.packets),
-                bytes: self.counted.bytes + bytes,
-                span_ns: Some((min_ns.min(foot.min_ns), max_ns.max(foot.max_ns))),
-            };
+            let span_ns = Some((foot.min_ns, foot.max_ns));
+            self.counted = self.counted.with(&Counted { packets: foot.packets.into(), bytes, span_ns });
             self.work.by_foot += 1;
         }
         self.pending = rest;
@@ -859,14 +868,7 @@ impl Timeline for StoreTimeline {
 
     /// For whoever evaluates a filter of his own; else all is [`Timeline::selected`].
     fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
-        let (places, _) = self.merge.lent();
-        let mut picked = Matches::none(places.len() as u32);
-        for (index, place) in (0..).zip(places) {
-            if always == Some(place.packet) || keys.matches(&place.key) {
-                picked.insert(index);
-            }
-        }
-        Some(picked)
+        Some(self.merge.screen(keys, always))
     }
 
     fn packets(&mut self, picked: Matches) -> Packets<'_> {

@@ -10,11 +10,11 @@
 mod captures;
 mod joined;
 mod progress;
-mod sorter;
 mod spans;
 
 use crate::NoResult;
 use crate::reading;
+use crate::reading::Captured;
 use crate::reading::means::Means;
 use crate::reading::turn::Turn;
 use crate::words::{counted, number};
@@ -67,7 +67,7 @@ pub struct Wanted {
     pub means: Means,
     /// What was read for it is said.
     pub explain: bool,
-    /// Of whole segments of a store without a filter only [`Answer::counted`] is needed.
+    /// Of whole segments of a store without a filter, and of capture files, only [`Answer::counted`] is needed.
     pub counts_only: bool,
 }
 
@@ -108,7 +108,9 @@ pub struct Answer {
     explain: bool,
     begun: Instant,
     at_ns: Arc<AtomicI64>,
-    captured: Option<(u64, u64)>,
+    captured: Option<Captured>,
+    /// Packets that were counted without keeping them.
+    counted: Counted,
     listed: ListingWork,
     /// What couldn't be read of the packets that others are wanted around.
     lacks: Lacks,
@@ -130,6 +132,7 @@ impl Answer {
     pub fn begin(wanted: Wanted, stop: &Arc<AtomicBool>) -> Result<Answer, NoResult> {
         let Wanted { stores, captures, span, filter, around, mut means, explain, counts_only } = wanted;
         let begun = Instant::now();
+        let is_count = counts_only && around.is_none();
         let wide = match &around {
             Some(around) => Span {
                 from_ns: span.from_ns.saturating_sub(around.before_ns).max(0),
@@ -148,10 +151,11 @@ impl Answer {
         let filters: Vec<&Filter> =
             std::iter::once(&filter).chain(around.iter().map(|around| &around.filter)).collect();
         let read = captures.map(|captures| {
-            let (progress, memory) = (captures.progress(), means.memory_bytes / PART_OF_CAPTURES);
+            let progress = captures.progress();
+            let memory = (!is_count).then_some((means.memory_bytes / PART_OF_CAPTURES) as usize);
             let part = || Some(progress.bytes() as f64 / progress.bytes_max? as f64);
             progress::during(progress::is_seen(), "capture files", &part, || {
-                captures.read(&filters, wide, memory as usize, stop)
+                captures.read(&filters, wide, memory, stop)
             })
         });
         let mut read = read.transpose().map_err(refused)?;
@@ -167,9 +171,9 @@ impl Answer {
             }
         }
         let at_ns = Arc::new(AtomicI64::new(wide.from_ns));
-        let begin_read = |read: &captures::Read| {
-            let of_file = |error| NoResult::Failed(Fault::of_thing("temporary file").error(&error));
-            read.timeline(stop.clone()).map_err(of_file)
+        let reads = |filter: &Filter, span: Span| {
+            let timeline = read.as_ref().map(|read| read.timeline(filter, span, stop.clone()));
+            timeline.transpose().map_err(NoResult::Failed)
         };
         let mut lacks = Lacks::default();
         let spans = match &around {
@@ -180,7 +184,7 @@ impl Answer {
                 let (looked, _) = looked.map_err(refused)?;
                 let own = means.readings.pop().unwrap_or_default();
                 let stores = StoreTimeline::new(looked, span, sift, own, stop.clone());
-                let captures = read.as_ref().map(begin_read).transpose()?;
+                let captures = reads(&around.filter, span)?;
                 let mut timeline = Joined::new(stores, captures, at_ns.clone());
                 let spans_max = (means.memory_bytes / PART_OF_SPANS) as usize / SPAN_BYTES;
                 let spans = hits(&mut timeline, around, span, (&at_ns, spans_max), stop)?;
@@ -192,19 +196,23 @@ impl Answer {
         };
         let filters = reading::filters(&looked);
         let within = spans.as_ref().map(|spans: &Spans| spans.all().to_vec());
-        let counts_only = counts_only && within.is_none();
-        let own = timeline::Means { within, counts_only, ..means.readings.pop().unwrap_or_default() };
+        let own =
+            timeline::Means { within, counts_only: is_count, ..means.readings.pop().unwrap_or_default() };
         let stores = StoreTimeline::new(looked, wide, sift, own, stop.clone());
-        let captures = read.as_ref().map(begin_read).transpose()?;
+        let captures = reads(&filter, wide)?;
         let timeline = Joined::new(stores, captures, at_ns.clone());
         let mut interfaces = timeline.stores.interfaces();
-        let (mut faults, mut captured) = (Vec::new(), None);
+        let (mut faults, mut captured, mut counted) = (Vec::new(), None, timeline.stores.counted());
         if let Some(read) = &mut read {
             let of_captures = std::mem::take(&mut read.interfaces);
             interfaces = Arc::new(interfaces.with(captures::RUN, &read.link_types, of_captures));
             timeline.stores.losses().add(std::mem::take(&mut read.gaps));
             faults.append(&mut read.faults);
-            captured = Some((read.packets, read.taken));
+            let (packets, taken, spilled_bytes) = (read.packets, read.taken, read.spilled_bytes());
+            captured = Some(Captured { packets, taken: taken.packets, spilled_bytes });
+            if is_count {
+                counted = counted.with(&taken);
+            }
         }
         let heard = timeline.heard();
         refuse_future(span, heard)?;
@@ -226,6 +234,7 @@ impl Answer {
             begun,
             at_ns,
             captured,
+            counted,
             listed,
             lacks,
         })
@@ -249,8 +258,7 @@ impl Answer {
             });
         }
         self.timeline.end();
-        let error = self.timeline.captures.as_mut().and_then(|captures| captures.take_error());
-        self.faults.extend(error.map(|error| Fault::of_thing("temporary file").error(&error)));
+        self.faults.extend(self.timeline.captures.as_mut().and_then(|captures| captures.take_fault()));
         self.add_lacks();
         let gone = self.folders.iter().filter(|(folder, _)| reading::is_deleted(folder));
         self.faults.extend(gone.map(|(_, path)| reading::deleted(path)));
@@ -285,7 +293,7 @@ impl Answer {
 
     /// What was counted of it without reading it, and doesn't come as packets.
     pub fn counted(&self) -> Counted {
-        self.timeline.stores.counted()
+        self.counted
     }
 
     /// What it lacks by now.
@@ -387,6 +395,9 @@ fn hits(
         select(timeline, &around.filter, span, &mut hits);
     });
     timeline.end();
+    if let Some(fault) = timeline.captures.as_mut().and_then(|captures| captures.take_fault()) {
+        return Err(NoResult::Failed(fault));
+    }
     if hits.is_full {
         let cause = format!("it matches packets in more than {} separate spans", number(spans_max as u64));
         let memory = Setting::of("memory");

@@ -227,9 +227,19 @@ impl Stop {
     }
 }
 
-/// Says what was read for an answer, and how long that took. `captured`: packets of capture files, and those of them
-/// that may belong to it.
-pub fn explained(listed: &ListingWork, work: &Work, captured: Option<(u64, u64)>, begun: Instant) {
+/// What was read of capture files.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured {
+    /// Their packets.
+    pub packets: u64,
+    /// Those that may belong to the answer.
+    pub taken: u64,
+    /// Bytes of them that waited in a file.
+    pub spilled_bytes: u64,
+}
+
+/// Says what was read for an answer, and how long that took.
+pub fn explained(listed: &ListingWork, work: &Work, captured: Option<Captured>, begun: Instant) {
     let ListingWork { files, passed, indexes, index_bytes, names_ns, cards_ns, indexes_ns } = listed;
     let ms = |ns: &u64| format!("{:.1} ms", *ns as f64 / 1e6);
     let words = [
@@ -239,7 +249,8 @@ pub fn explained(listed: &ListingWork, work: &Work, captured: Option<(u64, u64)>
     ];
     say(Level::Info, &format!("wirescope: {}", words.join(", ")));
     let Work { segments, skipped, unmatched, by_foot, in_part, whole, bytes, .. } = work;
-    let Work { spilled_bytes, waiting, evaluating, .. } = work;
+    let Work { waiting, evaluating, .. } = work;
+    let spilled_bytes = work.spilled_bytes + captured.map_or(0, |captured| captured.spilled_bytes);
     let mut words = vec![
         format!("{} in the span", counted(*segments, "segment")),
         format!("{skipped} skipped by their summary"),
@@ -247,11 +258,11 @@ pub fn explained(listed: &ListingWork, work: &Work, captured: Option<(u64, u64)>
         format!("{in_part} read in part ({unmatched} without a match)"),
         format!("{whole} read whole"),
         format!("{} read", size(*bytes)),
-        format!("{} waited in a file", size(*spilled_bytes)),
+        format!("{} waited in a file", size(spilled_bytes)),
         format!("{:.3} s for reads", waiting.as_secs_f64()),
         format!("{:.3} s for filters in all threads", evaluating.as_secs_f64()),
     ];
-    if let Some((packets, taken)) = captured {
+    if let Some(Captured { packets, taken, .. }) = captured {
         words.push(format!("{} of capture files read, {taken} kept", counted(packets, "packet")));
     }
     words.push(format!("{:.6} s", begun.elapsed().as_secs_f64()));

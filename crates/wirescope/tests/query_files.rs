@@ -103,26 +103,121 @@ fn files_and_a_store_are_one_answer_by_time() {
     }
 }
 
-#[test]
-fn packets_of_any_order_come_by_time_also_when_they_have_no_room_in_memory() {
-    let place = Place::new();
+/// 40 MB in no order, of which each hundredth goes to another port.
+fn large() -> Capture {
     let mut input = Capture::ethernet("eth0");
     let mut random = Random::new(11);
-    // 40 MB in 64 MiB, of which a quarter is for them.
     for number in 0..30_000u32 {
         let time_ns = 1_700_000_000 * S + random.below(1000 * S as u64) as i64;
         let payload = [&number.to_be_bytes()[..], &[7; 1300]].concat();
-        let udp = frame::udp("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:53".parse().unwrap(), &payload);
+        let to = if number % 100 == 0 { "10.0.0.2:54" } else { "10.0.0.2:53" };
+        let udp = frame::udp("10.0.0.1:1000".parse().unwrap(), to.parse().unwrap(), &payload);
         input.packets.push(Record::new(time_ns, frame::ethernet(&[], 0x0800, &udp)));
     }
-    write(&place, "in.pcapng", &input);
+    input
+}
+
+/// What `--explain` says of bytes that had to wait in a file.
+fn waited(stderr: &str) -> &str {
+    let (before, _) = stderr.split_once(" waited in a file").unwrap();
+    before.rsplit(", ").next().unwrap()
+}
+
+#[test]
+fn packets_of_any_order_come_by_time_also_when_they_have_no_room_in_memory() {
+    let place = Place::new();
+    let unsorted = large();
+    let sorted = sorted(&unsorted);
+    write(&place, "unsorted.pcapng", &unsorted);
+    write(&place, "sorted.pcapng", &sorted);
+    let halves = [0, 1].map(|half| (0..sorted.packets.len()).filter(|at| at % 2 == half).collect::<Vec<_>>());
+    write(&place, "even.pcapng", &sorted.subset(&halves[0]));
+    write(&place, "odd.pcapng", &sorted.subset(&halves[1]));
     let tmp = place.path("tmp");
     std::fs::create_dir(&tmp).unwrap();
-    let done = query(&place, &["-r", "in.pcapng", "-w", "out.pcapng", "--memory", "64MiB", "--tmp", "tmp"]);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let found = oracle::read(place.path("out.pcapng")).unwrap().capture;
-    assert_eq!(difference(&sorted(&input), &found), None);
+    let binary = env!("CARGO_BIN_EXE_wirescope");
+    // A quarter of the memory is for them. What comes by a pipe can't be left where it is.
+    let (small, large) = ("--memory 64MiB", "--memory 1GiB");
+    for (number, (files, memory, waits)) in [
+        ("-r unsorted.pcapng", small, true),
+        ("-r unsorted.pcapng", large, false),
+        ("-r sorted.pcapng", small, false),
+        ("-r odd.pcapng -r even.pcapng", small, false),
+        ("-r even.pcapng -r unsorted.pcapng --to @1700000500", small, true),
+        ("-r - < sorted.pcapng", small, false),
+        ("-r - < unsorted.pcapng", small, true),
+        ("-r <(cat sorted.pcapng)", small, true),
+        ("-r <(cat unsorted.pcapng)", large, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let ask = |arguments: &str| {
+            let line = format!("{binary} query {arguments} {memory} --tmp tmp --explain {files}");
+            let mut command = Command::new("bash");
+            command.args(["-c", &line]).current_dir(place.root());
+            let done = finish(command);
+            assert_eq!(done.code(), Some(0), "{line}: {}", done.stderr);
+            done
+        };
+        let mut expected = sorted.clone();
+        if files.contains("--to") {
+            expected.packets.extend(sorted.subset(&halves[0]).packets);
+            expected.packets.retain(|packet| packet.time_ns <= 1_700_000_500 * S);
+            expected = self::sorted(&expected);
+        }
+        let done = ask(&format!("-w {number}.pcapng"));
+        let found = oracle::read(place.path(&format!("{number}.pcapng"))).unwrap().capture;
+        assert_eq!(difference(&expected, &found), None, "{files}");
+        assert_eq!(waited(&done.stderr) != "0 B", waits, "{files}, {memory}: {}", done.stderr);
+        if files.contains("--to") {
+            continue;
+        }
+        // Some of them, around others of them.
+        let others: Vec<i64> =
+            sorted.packets.iter().filter(|other| other.data[37] == 54).map(|other| other.time_ns).collect();
+        let near = |packet: &&Record| {
+            let is_near = others.iter().any(|other| (other - packet.time_ns).abs() <= 50_000_000);
+            packet.data[37] == 53 && is_near
+        };
+        let packets = sorted.packets.iter().filter(near).count();
+        let done = ask("port 53 --around 'port 54' --before 50ms --after 50ms --count");
+        assert!(packets > 100, "{packets}");
+        assert!(done.stdout.starts_with(&packets_in_words(packets)), "{packets}: {}", done.stdout);
+    }
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0, "nothing is left behind");
+}
+
+/// How an answer states so many packets.
+fn packets_in_words(packets: usize) -> String {
+    match packets {
+        0..1000 => format!("{packets} packets, "),
+        _ => format!("{},{:03} packets, ", packets / 1000, packets % 1000),
+    }
+}
+
+#[test]
+fn many_packets_of_a_file_between_those_of_a_store_stay_in_order() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 40_000, 12);
+    // By turns a long stretch here, a long one there, and single ones.
+    let is_stored = |index: usize| {
+        if index % 30_000 < 20_000 { index.is_multiple_of(2) } else { index % 30_000 < 25_000 }
+    };
+    let part = |stored: bool| {
+        input.subset(&(0..input.packets.len()).filter(|&at| is_stored(at) == stored).collect::<Vec<_>>())
+    };
+    let source = place.source(&part(true));
+    let store = place.path("store");
+    place.summary(&["--source", &source, "--store", store.to_str().unwrap(), "--ring", "64MiB"]);
+    write(&place, "in.pcapng", &part(false));
+    let done = query(&place, &["--store", "store", "-r", "in.pcapng", "-w", "out.pcap"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let found = oracle::read(place.path("out.pcap")).unwrap().capture;
+    let packets = |capture: &Capture| -> Vec<(i64, Vec<u8>)> {
+        capture.packets.iter().map(|packet| (packet.time_ns, packet.data.clone())).collect()
+    };
+    assert!(packets(&found) == packets(&sorted(&input)));
 }
 
 #[test]

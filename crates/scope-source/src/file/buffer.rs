@@ -345,13 +345,14 @@ mod tests {
     #[test]
     fn what_is_read_ahead_is_the_file_whatever_the_length_of_its_records() {
         use std::io::{Seek, Write};
+        use std::sync::Arc;
         let bytes: Vec<u8> =
             (0..(CHUNK_BYTES * 6 + 123) as u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
         for len in [1000, HEADROOM + 1, CHUNK_BYTES - 1, 2 * CHUNK_BYTES + 5, 5 * CHUNK_BYTES] {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
             file.rewind().unwrap();
-            let mut buffer = Buffer::new(Input::Regular(file), START_BYTES);
+            let mut buffer = Buffer::new(Input::Regular(Arc::new(file)), START_BYTES);
             buffer.refill(len.min(24), 0).unwrap();
             buffer.read_ahead(true);
             let mut read = Vec::new();

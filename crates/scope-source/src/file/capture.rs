@@ -69,6 +69,15 @@ pub(super) struct Unread {
     pub(super) follow: Option<Arc<dyn Follow>>,
 }
 
+impl Unread {
+    /// The same, as it is now, if it can be read again.
+    pub(super) fn again(&self) -> Option<Unread> {
+        let Unread { path, input, form, follow } = self;
+        let input = Input::Part(input.part()?);
+        Some(Unread { path: path.clone(), input, form: *form, follow: follow.clone() })
+    }
+}
+
 impl Capture {
     /// Reads the header and what else stands before the first packet. A pipe is only waited for until its
     /// first interface.
@@ -81,11 +90,11 @@ impl Capture {
         let Unread { path, input, form, follow } = file;
         let path = &*path;
         let fail = |reason: Fault| SourceError::File { path: path.to_string(), reason };
+        let unread = |error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}")));
         let input = match &follow {
             Some(follow) => Input::Followed(Box::new(input), follow.clone()),
             None => input,
         };
-        let unread = |error| fail(Fault::default().error(&error).cause(format!("can't be read: {error}")));
         let mut buffer = Buffer::new(input, buffer_bytes);
         buffer.refill(pcap::HEADER_BYTES, FOR_EVER).map_err(unread)?;
         if buffer.unread().first_chunk().is_some_and(|magic| unpack::is_magic(*magic)) {

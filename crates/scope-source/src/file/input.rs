@@ -2,9 +2,9 @@
 //! any reader.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::sync::Arc;
 
 use scope_fault::Fault;
@@ -15,13 +15,32 @@ use crate::SourceError;
 /// An open stream of bytes.
 pub(super) enum Input {
     /// Always ready.
-    Regular(File),
+    Regular(Arc<File>),
     /// May keep us waiting: a pipe, a terminal, a socket, a device.
     Pipe(File),
+    /// Always ready: a part of a regular file.
+    Part(Part),
     /// Anything else that can be read; reading it may block.
     Reader(Box<dyn Read + Send>),
     /// One of these, and who follows it.
     Followed(Box<Input>, Arc<dyn Follow>),
+}
+
+/// A part of a regular file, which others may read side by side.
+#[derive(Clone)]
+pub(super) struct Part {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Part {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = into.len().min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
+        let read = self.file.read_at(&mut into[..most], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
 }
 
 impl Input {
@@ -38,7 +57,7 @@ impl Input {
             return Err(fail(Fault::whole("is a folder, not a capture file").remedy("name the files in it")));
         }
         Ok(match kind.is_file() || kind.is_block_device() {
-            true => Input::Regular(file),
+            true => Input::Regular(Arc::new(file)),
             false => Input::Pipe(file),
         })
     }
@@ -47,7 +66,7 @@ impl Input {
     /// that is negative.
     pub(super) fn ready(&self, wait_ms: i32) -> bool {
         let file = match self {
-            Input::Regular(_) | Input::Reader(_) => return true,
+            Input::Regular(_) | Input::Part(_) | Input::Reader(_) => return true,
             Input::Pipe(file) => file,
             Input::Followed(input, _) => return input.ready(wait_ms),
         };
@@ -68,7 +87,9 @@ impl Input {
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match self {
-                Input::Regular(file) | Input::Pipe(file) => file.read(into),
+                Input::Regular(file) => file.read(into),
+                Input::Part(part) => part.read(into),
+                Input::Pipe(file) => file.read(into),
                 Input::Reader(reader) => reader.read(into),
                 Input::Followed(input, follow) => {
                     let read = input.read(into)?;
@@ -83,10 +104,21 @@ impl Input {
         }
     }
 
+    /// A regular file from where it stands to the end that it has now: what is appended later doesn't belong to it.
+    pub(super) fn part(&self) -> Option<Part> {
+        let file = match self {
+            Input::Regular(file) => file,
+            Input::Part(part) => return Some(part.clone()),
+            _ => return None,
+        };
+        let (at, end) = (file.as_ref().stream_position().ok()?, file.metadata().ok()?.len());
+        (at < end).then(|| Part { file: file.clone(), at, end }) // a device has no length
+    }
+
     /// Several workers can read it side by side, each from its beginning.
     pub(super) fn reopens(&self) -> bool {
         match self {
-            Input::Regular(_) => true,
+            Input::Regular(_) | Input::Part(_) => true,
             Input::Pipe(_) | Input::Reader(_) => false,
             Input::Followed(input, _) => input.reopens(),
         }

@@ -54,8 +54,9 @@ pub use buffer::BUFFER_BYTES_MAX;
 pub use follow::Follow;
 pub use merge::FILES_MAX;
 
-/// A poll ends after about so many packets.
+/// A poll ends after about so many packets, or so many bytes of them.
 const POLL_PACKETS: usize = 4096;
+const POLL_BYTES: usize = 8 << 20;
 /// A poll that brings nothing lasts at most this long.
 const POLL_MS: i32 = 10;
 /// More files than this get small buffers and no threads that read ahead.
@@ -160,6 +161,15 @@ impl FileSource {
         Ok(FileSource::of(name, files, &options))
     }
 
+    /// The same files, of one that hasn't begun, as they are now: what is appended to them later isn't read. `None`: one
+    /// of them isn't regular, or they are paced or shared.
+    pub fn again(&self) -> Option<FileSource> {
+        let is_plain = self.pace.is_none() && self.share.is_none() && !self.unread.is_empty();
+        let unread = self.unread.iter().map(Unread::again).collect::<Option<_>>().filter(|_| is_plain)?;
+        let options = FileOptions { snap_len: Some(self.snap_len), ..FileOptions::default() };
+        Some(FileSource::of(self.name.clone(), unread, &options))
+    }
+
     /// One capture of a form from anything that can be read, as fast as it comes. `name` is used in messages.
     ///
     /// # Errors
@@ -169,7 +179,8 @@ impl FileSource {
         reader: Box<dyn Read + Send>,
         form: FileForm,
     ) -> Result<FileSource, SourceError> {
-        let file = Unread { path: name.to_string(), input: Input::Reader(reader), form, follow: None };
+        let (path, input) = (name.to_string(), Input::Reader(reader));
+        let file = Unread { path, input, form, follow: None };
         FileSource::of(name.to_string(), vec![file], &FileOptions::default()).begun()
     }
 
@@ -545,8 +556,8 @@ impl Source for FileSource {
         if let Some(failure) = self.failure.take() {
             return Err(self.fail(sink, failure));
         }
-        let mut pushed = 0;
-        while pushed < POLL_PACKETS && !self.stopped {
+        let (mut pushed, mut bytes) = (0, 0);
+        while pushed < POLL_PACKETS && bytes < POLL_BYTES && !self.stopped {
             let wait_ms = if pushed == 0 { POLL_MS } else { 0 };
             let next_ns = match self.look_ahead(wait_ms) {
                 Ok(Ahead::Packet(next_ns)) => next_ns,
@@ -566,6 +577,7 @@ impl Source for FileSource {
             }
             self.gather(due_ns);
             pushed += self.batch.len();
+            bytes += self.batch.iter().map(|record| record.len as usize).sum::<usize>();
             self.lend(sink);
         }
         match pushed {

@@ -1,36 +1,40 @@
-//! Capture files that are asked: read once, whatever may belong to the answer sorted by time, and lent as a
-//! timeline.
+//! Capture files that are asked: read once before the answer, and lent as a timeline.
 //!
 //! ```text
-//! files ─► decoded as `run -r` does it ─► inside the span? ─► one of the filters? ─► sorter ─► pieces, as often as asked
+//! files ─► decoded as `run -r` does it ─► taking: span, filters ─► sorted ──────────────────┐
+//!                                          │ in order, and no room                          ▼
+//!                                          └─► left in the files, which are read again ─► timeline
 //! ```
-//! All files together are one source of packets: a lane for each link type, interfaces numbered through. What the
-//! files say of their own losses is kept whatever the filter is.
+//! All files together are one source of packets. What the files say of their own losses is kept whatever the filter
+//! is. Regular files are read up to the length that they had when they were opened.
 
-use crate::answer::sorter::{Cursor, Sorted, Sorter};
+mod again;
+mod reader;
+mod taking;
+
 use crate::speech::{Level, say};
 use crate::words::counted;
-use scope_fault::{Fault, Setting, Subject, sentence};
-use scope_filter::{Filter, Predicate};
-use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-use scope_packet::pcapng::{self, PacketBlock, PacketHead};
-use scope_packet::{Gap, Headers, Interface, LinkType, Moment, Packet, SegmentId, Sink};
-use scope_ring::{Column, InterfaceEntry, KeyTest, Matches, Packets, Piece, Settled, Timeline};
+use again::Again;
+use reader::{Reader, of_file};
+use scope_fault::{Fault, Setting, sentence};
+use scope_filter::Filter;
+use scope_packet::{Gap, LinkType, Moment, SegmentId};
+use scope_ring::{KeyTest, Matches, Packets, Piece, Place, Settled, Timeline};
 use scope_source::file::{FILES_MAX, FileOptions, FileSource, Follow, check_begin};
-use scope_source::{Polled, Source, spec};
+use scope_source::spec;
 use scope_store::head::HeadInterface;
-use scope_store::timeline::Span;
+use scope_store::sorter::{Sorted, Sorter, Stretch, Walk};
+use scope_store::spill::SpillFile;
+use scope_store::timeline::{Counted, Span};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use taking::{Keeping, Taking};
 
 /// Under which run their interfaces are known: no run has this number.
 pub const RUN: [u8; 16] = [0xff; 16];
-/// Bytes of a piece at most, and its packets.
-const PIECE_BYTES: usize = 256 << 10;
-const PIECE_PACKETS: usize = 4096;
 /// Files whose names an answer shows; others are counted.
 const NAMES_MAX: usize = 8;
 
@@ -38,6 +42,8 @@ const NAMES_MAX: usize = 8;
 pub struct Captures {
     paths: Vec<String>,
     sources: Vec<FileSource>,
+    /// All of them can be read again.
+    are_regular: bool,
     followings: Vec<Arc<Following>>,
     /// Where packets go that have no room.
     spill: File,
@@ -77,9 +83,20 @@ impl Progress {
     }
 }
 
+/// Where their packets are.
+enum Kept {
+    /// They were only counted.
+    Nothing,
+    Sorted(Sorted),
+    /// In order, in the files.
+    Left(Vec<FileSource>),
+}
+
 /// What was read of them.
 pub struct Read {
-    sorted: Arc<Sorted>,
+    kept: Kept,
+    /// How many filters have taken them.
+    filters: usize,
     /// Link types, by lane.
     pub link_types: Vec<LinkType>,
     /// By number.
@@ -88,10 +105,10 @@ pub struct Read {
     pub gaps: Vec<Gap>,
     /// Smallest and largest time of all packets.
     pub heard: Option<(i64, i64)>,
-    /// Packets of all files, and those that may belong to the answer.
+    /// Packets of all files.
     pub packets: u64,
-    /// See above.
-    pub taken: u64,
+    /// Those of them that may belong to the answer.
+    pub taken: Counted,
     /// What couldn't be read.
     pub faults: Vec<Fault>,
 }
@@ -138,8 +155,11 @@ impl Captures {
             fs::metadata(path).ok().filter(|facts| facts.is_file() && path != "-").map(|facts| facts.len())
         };
         let bytes = paths.iter().map(length).sum();
+        let again = again(&sources);
+        let are_regular = again.is_some();
+        let (paths, sources) = (paths.to_vec(), again.unwrap_or(sources));
         match spill.filter(|_| faults.is_empty()) {
-            Some(spill) => Ok(Captures { paths: paths.to_vec(), sources, followings, spill, bytes }),
+            Some(spill) => Ok(Captures { paths, sources, are_regular, followings, spill, bytes }),
             None => Err(faults),
         }
     }
@@ -158,8 +178,8 @@ impl Captures {
         Progress { followings: self.followings.clone(), bytes_max: self.bytes }
     }
 
-    /// Reads them to their ends: of the packets in `span` those that one of `filters` matches are kept, in so much
-    /// memory. Once `stop` is set nothing more is read.
+    /// Reads them to their ends, for the packets in `span` that one of `filters` matches, with so much memory; `None`: they
+    /// are only counted. Once `stop` is set nothing more is read.
     ///
     /// # Errors
     /// What stands before the first packets is none of a capture, or the temporary file can't be written.
@@ -167,49 +187,41 @@ impl Captures {
         self,
         filters: &[&Filter],
         span: Span,
-        memory_bytes: usize,
+        memory_bytes: Option<usize>,
         stop: &AtomicBool,
     ) -> Result<Read, Fault> {
-        let Captures { paths, sources, followings, spill, .. } = self;
-        let mut taking = Taking {
-            filters,
-            span,
-            lanes: Vec::new(),
-            interfaces: Vec::new(),
-            base: 0,
-            comments: Vec::new(),
-            block: Vec::new(),
-            sorter: Sorter::new(memory_bytes, spill),
-            gaps: Vec::new(),
-            heard: None,
-            packets: 0,
-            taken: 0,
-            error: None,
+        let Captures { paths, sources, are_regular, followings, spill, .. } = self;
+        let pass = |sources: Vec<FileSource>, keeping: Keeping| {
+            let filters = filters.iter().map(|filter| (*filter).clone()).collect();
+            let mut taking = Taking::new(filters, span, keeping);
+            let mut reader = Reader::new(sources);
+            while reader.step(&mut taking, stop)? && taking.error.is_none() {}
+            let sorted = if taking.error.is_none() { taking.sorted() } else { None };
+            Ok::<_, Fault>((taking, reader, sorted))
         };
-        let mut faults = Vec::new();
-        for mut source in sources {
-            taking.base = taking.interfaces.len() as u32;
-            source.begin().map_err(|error| of_file("", error.reason()))?;
-            loop {
-                let polled = source.poll(&mut taking);
-                if let Some(error) = taking.error.take() {
-                    let fault = Fault::of_thing("temporary file").error(&error);
-                    let other = Setting::of("tmp").example("DIR");
-                    return Err(fault.remedy(sentence!["name a folder with more space: ", other]));
-                }
-                match polled {
-                    Ok(Polled::Ended) => break,
-                    Ok(_) if stop.load(Ordering::Relaxed) => source.stop(),
-                    Ok(_) => {}
-                    Err(error) => {
-                        faults.push(of_file("", error.reason()));
-                        break;
-                    }
-                }
+        let sorter = |spill| Sorter::new(memory_bytes.unwrap_or(0), spill);
+        let first = match (memory_bytes, again(&sources).filter(|_| are_regular)) {
+            (Some(_), Some(sources)) => Some(pass(sources, Keeping::SortOrLeave(sorter(SpillFile::None)))?),
+            _ => None,
+        };
+        let (taking, reader, kept) = match first {
+            Some((taking, reader, Some(sorted))) => (taking, reader, Kept::Sorted(sorted)),
+            Some((taking, reader, None)) if taking.error.is_none() => (taking, reader, Kept::Left(sources)),
+            // What has no room, and isn't in order, needs the temporary file: that mostly shows soon.
+            _ if memory_bytes.is_some() => {
+                let keeping = Keeping::Sort(sorter(SpillFile::Open(spill)));
+                let (mut taking, reader, sorted) = pass(sources, keeping)?;
+                let Some(sorted) = sorted else { return Err(no_room(taking.error.take())) };
+                (taking, reader, Kept::Sorted(sorted))
             }
-            for warning in source.warnings() {
-                say(Level::Warning, &format!("wirescope: {warning}"));
+            _ => {
+                let (taking, reader, _) = pass(sources, Keeping::Count)?;
+                (taking, reader, Kept::Nothing)
             }
+        };
+        let Reader { mut faults, warnings, .. } = reader;
+        for warning in warnings {
+            say(Level::Warning, &format!("wirescope: {warning}"));
         }
         for (path, following) in paths.iter().zip(&followings) {
             let ended = *following.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,209 +232,105 @@ impl Captures {
                 );
             }
         }
-        let Taking { lanes, interfaces, sorter, gaps, heard, packets, taken, .. } = taking;
-        let link_types = lanes.into_iter().map(|lane| lane.link_type).collect();
-        let sorted = sorter.finish();
-        Ok(Read { sorted, link_types, interfaces, gaps, heard, packets, taken, faults })
+        let (filters, link_types) = (filters.len(), taking.link_types());
+        let Taking { interfaces, gaps, heard, packets, taken, .. } = taking;
+        Ok(Read { kept, filters, link_types, interfaces, gaps, heard, packets, taken, faults })
     }
 }
 
 impl Read {
-    /// Their packets, from the first one on.
+    /// From the first one on the packets that `filter`, one of those that took them, matches in `span`: whoever asks the
+    /// timeline asks for these.
     ///
     /// # Errors
-    /// The temporary file can't be read.
-    pub fn timeline(&self, stop: Arc<AtomicBool>) -> io::Result<CaptureTimeline> {
+    /// The files have changed.
+    pub fn timeline(
+        &self,
+        filter: &Filter,
+        span: Span,
+        stop: Arc<AtomicBool>,
+    ) -> Result<CaptureTimeline, Fault> {
+        let (walk, again) = match &self.kept {
+            Kept::Nothing => (None, None),
+            Kept::Sorted(sorted) => (Some(sorted.walk()), None),
+            Kept::Left(sources) => {
+                let sources = self::again(sources).unwrap_or_default();
+                let mut again = Again::new(sources, filter, span, self.packets);
+                (again.read(&stop)?, Some(again))
+            }
+        };
         Ok(CaptureTimeline {
-            cursor: Cursor::new(&self.sorted)?,
+            is_selected: again.is_some() || self.filters == 1,
+            walk,
+            again,
+            last: None,
             link_types: self.link_types.clone(),
-            numbers: vec![0; self.link_types.len()],
-            lent: Lent::default(),
             heard: self.heard,
             stop,
-            error: None,
+            fault: None,
         })
     }
-}
 
-/// A fault of a file that was given; its words name it.
-fn of_file(path: &str, fault: Fault) -> Fault {
-    let fault = fault.of_subject(Subject::setting("read"));
-    if path.is_empty() { fault } else { fault.with_value(spec::escape(path)) }
-}
-
-/// Packets of one link type.
-struct Lane {
-    link_type: LinkType,
-    /// One for each filter.
-    predicates: Vec<Predicate>,
-}
-
-/// The sink that keeps what may belong to the answer.
-struct Taking<'a> {
-    filters: &'a [&'a Filter],
-    span: Span,
-    lanes: Vec<Lane>,
-    /// By number, with the lane of each.
-    interfaces: Vec<HeadInterface>,
-    /// The number of the source's first interface.
-    base: u32,
-    /// Of the next batch.
-    comments: Vec<(usize, String)>,
-    block: Vec<u8>,
-    sorter: Sorter,
-    gaps: Vec<Gap>,
-    heard: Option<(i64, i64)>,
-    packets: u64,
-    taken: u64,
-    error: Option<io::Error>,
-}
-
-impl Taking<'_> {
-    fn lane(&mut self, link_type: LinkType) -> usize {
-        if let Some(known) = self.lanes.iter().position(|lane| lane.link_type == link_type) {
-            return known;
+    /// Bytes that waited in a file.
+    pub fn spilled_bytes(&self) -> u64 {
+        match &self.kept {
+            Kept::Sorted(sorted) => sorted.spilled_bytes(),
+            Kept::Nothing | Kept::Left(_) => 0,
         }
-        let predicates: Vec<Predicate> =
-            self.filters.iter().map(|filter| filter.for_link(link_type)).collect();
-        for predicate in &predicates {
-            // Where no machine code can be made it is interpreted, which is slower and says the same.
-            let _ = predicate.make_native();
-        }
-        self.lanes.push(Lane { link_type, predicates });
-        self.lanes.len() - 1
-    }
-
-    fn take(&mut self, at: usize, packet: &Packet<'_>) -> io::Result<()> {
-        let time_ns = packet.time_ns;
-        self.packets += 1;
-        let (min_ns, max_ns) = self.heard.unwrap_or((time_ns, time_ns));
-        self.heard = Some((min_ns.min(time_ns), max_ns.max(time_ns)));
-        if !(self.span.from_ns..=self.span.to_ns).contains(&time_ns) {
-            return Ok(());
-        }
-        let number = self.base + packet.interface;
-        let Some(interface) = self.interfaces.get(number as usize) else { return Ok(()) };
-        let link_type = interface.link_type;
-        let number_of_lane = self.lane(link_type);
-        let lane = &self.lanes[number_of_lane];
-        let headers = Headers::parse(link_type, packet.data);
-        let matches = |predicate: &Predicate| predicate.matches(&headers, packet.data, packet.original_len);
-        if !lane.predicates.iter().any(matches) {
-            return Ok(());
-        }
-        self.taken += 1;
-        let head = PacketHead {
-            interface: number,
-            time_ns,
-            captured_len: packet.data.len() as u32,
-            original_len: packet.original_len,
-            flags: packet.flags,
-            lost_before: packet.lost_before,
-        };
-        self.block.clear();
-        self.block.resize(head.block_bytes(), 0);
-        head.write(&mut self.block, packet.data);
-        let comments = self.comments.iter().filter(|(of, _)| *of == at).map(|(_, text)| text.as_str());
-        if comments.clone().next().is_some() {
-            let mut commented = Vec::new();
-            pcapng::commented(&mut commented, &self.block, comments);
-            self.block = commented;
-        }
-        self.sorter.push(time_ns, number_of_lane as u32, &self.block)
     }
 }
 
-impl Sink for Taking<'_> {
-    fn interface(&mut self, interface: &Interface) {
-        let lane = self.lane(interface.link_type) as u32;
-        let InterfaceEntry { name, description, link_type, .. } = InterfaceEntry::of(lane, interface);
-        self.interfaces.push(HeadInterface { name, description, link_type });
-    }
-
-    fn batch(&mut self, packets: &[Packet<'_>]) {
-        for (at, packet) in packets.iter().enumerate() {
-            if self.error.is_none() {
-                self.error = self.take(at, packet).err();
-            }
-        }
-        self.comments.clear();
-    }
-
-    fn lost(&mut self, _: u32, _: u64, _: i64, _: i64) {} // live sources
-
-    fn gap(&mut self, _: u32, gap: Gap) {
-        self.gaps.push(gap);
-    }
-
-    fn comments(&mut self, comments: &[(usize, &str)]) {
-        self.comments = comments.iter().map(|(at, text)| (*at, text.to_string())).collect();
-    }
-
-    fn idle(&mut self, _: i64) {}
+/// The same sources once more, if all of them can be read again.
+fn again(sources: &[FileSource]) -> Option<Vec<FileSource>> {
+    sources.iter().map(FileSource::again).collect()
 }
 
-/// The packets of a piece.
-#[derive(Default)]
-struct Lent {
-    first_packet: u64,
-    blocks: Vec<u8>,
-    /// The last packet's first.
-    entries: Vec<u8>,
+/// What is sorted has no room.
+fn no_room(error: Option<io::Error>) -> Fault {
+    let fault = error.map_or(of_temporary(), |error| of_temporary().error(&error));
+    fault.remedy(sentence!["name a folder with more space: ", Setting::of("tmp").example("DIR")])
+}
+
+fn of_temporary() -> Fault {
+    Fault::of_thing("temporary file")
 }
 
 /// Their packets as a timeline.
 pub struct CaptureTimeline {
-    cursor: Cursor,
+    walk: Option<Walk>,
+    /// What comes behind these.
+    again: Option<Again>,
+    is_selected: bool,
+    /// Time and lane of the last packet that was lent.
+    last: Option<(i64, u32)>,
     link_types: Vec<LinkType>,
-    /// By lane: the number of its next packet.
-    numbers: Vec<u64>,
-    lent: Lent,
     heard: Option<(i64, i64)>,
     stop: Arc<AtomicBool>,
     /// Why it ended early.
-    error: Option<io::Error>,
+    fault: Option<Fault>,
 }
 
 impl CaptureTimeline {
     /// Why it ended before its end.
-    pub fn take_error(&mut self) -> Option<io::Error> {
-        self.error.take()
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
     }
 
-    /// Gathers the packets of one lane that come next.
-    fn gather(&mut self) -> io::Result<Option<Piece>> {
-        let Some(((min_ns, lane, _), first)) = self.cursor.first() else { return Ok(None) };
-        let Some(&link_type) = self.link_types.get(lane as usize) else { return Ok(None) };
-        let first_packet = self.numbers[lane as usize];
-        let mut lent = std::mem::take(&mut self.lent);
-        lent.first_packet = first_packet;
-        lent.blocks.clear();
-        let mut entries: Vec<KeyEntry> = Vec::new();
-        let bytes_max = PIECE_BYTES.max(first.len());
-        while let Some(((_, of, _), block)) = self.cursor.first() {
-            let is_full = entries.len() == PIECE_PACKETS || lent.blocks.len() + block.len() > bytes_max;
-            if of != lane || is_full {
-                break;
-            }
-            if let Some(packet) = PacketBlock::first(block) {
-                let headers = Headers::parse(link_type, packet.data());
-                entries.push(KeyEntry::new(&headers).at(lent.blocks.len() as u32));
-                lent.blocks.extend(block);
-            }
-            self.cursor.pop()?;
+    /// The places of the packets that are lent, and their blocks.
+    fn lent(&self) -> (&[Place], &[u8]) {
+        self.walk.as_ref().map_or((&[], &[]), Walk::lent)
+    }
+
+    /// What was lent is done with.
+    fn go_on(&mut self) -> Result<(), Fault> {
+        let Some(walk) = &mut self.walk else { return Ok(()) };
+        walk.done().map_err(|error| of_temporary().error(&error))?;
+        if walk.next_place().is_none()
+            && let Some(again) = &mut self.again
+        {
+            self.walk = again.read(&self.stop)?;
         }
-        lent.entries = entries.iter().rev().flat_map(|entry| entry.to_bytes()).collect();
-        debug_assert_eq!(lent.entries.len(), entries.len() * KEY_ENTRY_BYTES);
-        self.numbers[lane as usize] += entries.len() as u64;
-        self.lent = lent;
-        let segment = SegmentId { run: RUN, lane, sequence: first_packet };
-        let packets = entries.len() as u32;
-        Ok(Some(Piece { segment, lane, first_packet, packets, min_ns, ordered: true }))
-    }
-
-    fn column(&self) -> Column<'_> {
-        Column::new(&self.lent.entries)
+        Ok(())
     }
 }
 
@@ -434,28 +342,37 @@ impl Timeline for CaptureTimeline {
     fn look(&mut self, _: i64, _: bool) {}
 
     fn next(&mut self) -> Option<Piece> {
-        if self.stop.load(Ordering::Relaxed) || self.error.is_some() {
+        if self.stop.load(Ordering::Relaxed) || self.fault.is_some() {
             return None;
         }
-        self.gather().unwrap_or_else(|error| {
-            self.error = Some(error);
-            None
-        })
+        let Stretch { lane, min_ns, first_packet, packets } = self.walk.as_mut()?.next_stretch()?;
+        self.last = self.lent().0.last().map(|place| (place.time_ns, lane));
+        let segment = SegmentId { run: RUN, lane, sequence: first_packet };
+        Some(Piece { segment, lane, first_packet, packets: packets as u32, min_ns, ordered: true })
     }
 
     fn next_place(&self) -> Option<(i64, u32)> {
-        self.cursor.first().map(|((time_ns, lane, _), _)| (time_ns, lane))
+        let known = self.walk.as_ref().and_then(Walk::next_place);
+        known.or_else(|| self.last.filter(|_| self.again.as_ref().is_some_and(Again::goes_on)))
     }
 
-    fn screen(&mut self, keys: &KeyTest, _: Option<u64>) -> Option<Matches> {
-        Some(self.column().matches(keys))
+    fn screen(&mut self, keys: &KeyTest, always: Option<u64>) -> Option<Matches> {
+        self.walk.as_ref().map(|walk| walk.screen(keys, always))
     }
 
     fn packets(&mut self, picked: Matches) -> Packets<'_> {
-        Packets::new(self.lent.first_packet, self.column(), &self.lent.blocks, picked)
+        let (places, blocks) = self.lent();
+        Packets::chosen(places, picked, blocks)
     }
 
-    fn done(&mut self) {}
+    fn selected(&mut self) -> Option<Packets<'_>> {
+        let (places, blocks) = self.lent();
+        self.is_selected.then(|| Packets::listed(places, blocks))
+    }
+
+    fn done(&mut self) {
+        self.fault = self.go_on().err();
+    }
 
     fn wait(&mut self, _: i64) {}
 

@@ -92,7 +92,10 @@ impl Timeline for Joined {
     }
 
     fn selected(&mut self) -> Option<Packets<'_>> {
-        if self.is_capture { None } else { self.stores.selected() }
+        match &mut self.captures {
+            Some(captures) if self.is_capture => captures.selected(),
+            _ => self.stores.selected(),
+        }
     }
 
     fn done(&mut self) {
