@@ -151,7 +151,7 @@ fn a_question_stands_back_behind_others_with_processors_and_disks() {
         fields.split_whitespace().nth(16).unwrap().parse::<i64>().unwrap()
     };
     let waiting = questions.waiting();
-    assert_eq!((ioprio(waiting.id()), nice(waiting.id())), (BEST_EFFORT_LAST, 15));
+    assert_eq!((ioprio(waiting.id()), nice(waiting.id())), (BEST_EFFORT_LAST, 19));
     // Who was given a priority that is higher loses it, and who was given the lowest keeps that.
     for (given, kept) in [(2 << 13, BEST_EFFORT_LAST), (3 << 13, 3 << 13)] {
         let mut command = questions.command(&["-r", "in.pcapng", "--count"]);
