@@ -4,6 +4,7 @@
 use scope_packet::pcapng::{self, PacketHead};
 use scope_packet::segment::{self, FOOT_BYTES, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, KeyEntry, LinkType};
+use scope_ring::KeyTest;
 use scope_store::head::{Head, HeadInterface};
 use scope_store::record::{self, Record, Running};
 use scope_store::salvage::{self, Proof};
@@ -43,6 +44,10 @@ fn seal(bytes: &mut [u8], at: usize) {
 /// Of an index block: its card, and where the check of it stands.
 const CARD_BYTES: usize = 2184;
 const CARD_CHECK_AT: usize = 128;
+
+/// Of its parts behind: pages, and where each has its check.
+const PAGE_BYTES: usize = 4096;
+const PAGE_CHECK_AT: usize = 4080;
 
 /// Makes the check of an index block's card.
 fn seal_card(block: &mut [u8]) {
@@ -108,6 +113,10 @@ fn changed_index(changes: &[u8], sealed: bool) {
     let mut bytes = changed(whole, changes, 1);
     if sealed {
         seal_card(&mut bytes);
+        // The facts are one page here, as each of the slices; the block's own check isn't made yet.
+        for page in bytes.chunks_mut(PAGE_BYTES) {
+            seal(page, PAGE_CHECK_AT);
+        }
         seal(&mut bytes, 32);
     }
     let read = |at: u64, into: &mut [u8]| {
@@ -122,6 +131,19 @@ fn changed_index(changes: &[u8], sealed: bool) {
     if let Ok(entries) = index::read(&bytes) {
         assert!(sealed || bytes == *whole, "a change went unnoticed");
         assert_eq!(index::read(&index::write(&entries)), Ok(entries));
+    }
+    for test in [KeyTest::all(), KeyTest::host([10, 0, 0, 1]), KeyTest::port(53), KeyTest::port(50_000)] {
+        let search = |bytes: &[u8]| {
+            let read = |at: u64, into: &mut [u8]| {
+                into.copy_from_slice(&bytes[at as usize..][..into.len()]);
+                Ok::<(), std::convert::Infallible>(())
+            };
+            let Ok(found) = index::search_from_end(0..bytes.len() as u64, &test, &mut Vec::new(), read);
+            found
+        };
+        if let Ok(found) = search(&bytes) {
+            assert!(sealed || Ok(found) == search(whole), "a change went unnoticed");
+        }
     }
 }
 

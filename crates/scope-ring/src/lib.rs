@@ -29,6 +29,7 @@
 //! | [`segments`] | following the ring segment by segment, for whoever takes them whole |
 //! | [`search`] | by time and by key, without touching other packets |
 //! | [`summary`], `summary_form`, `bits` | what lets a search skip whole segments, and how it is written |
+//! | [`slices`] | the same question to one summary, or to many bit by bit |
 //! | `summarizer` | the thread that builds it |
 //! | `spans` | times of all segments, small enough to be searched in microseconds |
 //! | [`timeline`] | the seam for dumps and searches of a span of time: of the ring, later of other rooms |

@@ -10,6 +10,7 @@
 
 mod cached;
 mod direct;
+mod pace;
 mod request;
 mod uring;
 
@@ -80,6 +81,14 @@ impl Fetch {
         match self {
             Fetch::Uring(_) => "io_uring",
             Fetch::Plain(_) => "pread",
+        }
+    }
+
+    /// Bytes that it should have with the disk at once, by now.
+    pub fn bytes_at_once(&self) -> usize {
+        match self {
+            Fetch::Uring(uring) => uring.bytes_at_once(),
+            Fetch::Plain(_) => pace::MOST, // one read after another
         }
     }
 

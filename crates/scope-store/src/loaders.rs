@@ -20,10 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Segments that one thread has under way.
 const UNDER_WAY_MAX: usize = 32;
-/// While a thread has so many bytes of reads with the kernel it begins no segment: what others ask of the disk stands
-/// behind them.
-const READS_BYTES_MAX: usize = 4 << 20;
-
 /// Opens the file of a segment, by its number in the list of segments.
 pub(crate) type Open = dyn Fn(usize) -> io::Result<Arc<File>> + Send + Sync;
 
@@ -219,7 +215,7 @@ impl Shared {
             let ended = fetch.poll();
             if ended.is_none()
                 && under_way.len() < UNDER_WAY_MAX
-                && reads_bytes < READS_BYTES_MAX
+                && reads_bytes < fetch.bytes_at_once()
                 && let Some((segment, facts)) = self.next(!under_way.is_empty())
             {
                 match self.begin(segment, facts) {

@@ -4,6 +4,7 @@
 //! flight from the moment in which the kernel may know of it until its answer came; the queue is dropped only
 //! once all answers came, else buffers are never given back.
 
+use super::pace::Pace;
 use super::request::{Request, Requests};
 use super::{DEPTH, Fetched, Read};
 use io_uring::register::Restriction;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
 /// One thread's queue.
 pub struct Uring {
@@ -20,6 +22,7 @@ pub struct Uring {
     flights: Vec<Option<Flight>>,
     empty: Vec<usize>,
     waiting: VecDeque<Read>,
+    pace: Pace,
 }
 
 /// A read that the kernel has.
@@ -29,6 +32,8 @@ struct Flight {
     filled: usize,
     /// What is asked for of the kernel, with the memory for it where that isn't the buffer.
     requests: Requests,
+    /// When the request was made that is under way.
+    begun: Instant,
 }
 
 impl fmt::Debug for Uring {
@@ -48,7 +53,11 @@ impl Uring {
         queue.submitter().register_restrictions(&mut allowed)?;
         queue.submitter().register_enable_rings()?;
         let flights = (0..DEPTH).map(|_| None).collect();
-        Ok(Uring { queue, flights, empty: (0..DEPTH).collect(), waiting: VecDeque::new() })
+        Ok(Uring { queue, flights, empty: (0..DEPTH).collect(), waiting: VecDeque::new(), pace: Pace::new() })
+    }
+
+    pub(super) fn bytes_at_once(&self) -> usize {
+        self.pace.bytes()
     }
 
     fn under_way(&self) -> usize {
@@ -59,7 +68,8 @@ impl Uring {
     pub(super) fn begin(&mut self, read: Read) {
         match self.empty.pop() {
             Some(place) => {
-                self.flights[place] = Some(Flight { read, filled: 0, requests: Requests::default() });
+                self.flights[place] =
+                    Some(Flight { read, filled: 0, requests: Requests::default(), begun: Instant::now() });
                 self.push(place);
             }
             None => self.waiting.push_back(read),
@@ -68,11 +78,12 @@ impl Uring {
 
     /// Queues what a flight still lacks.
     fn push(&mut self, place: usize) {
-        let Some(Flight { read, filled, requests }) = &mut self.flights[place] else { return };
+        let Some(Flight { read, filled, requests, begun }) = &mut self.flights[place] else { return };
+        *begun = Instant::now();
         let rest = &mut read.buffer[*filled..];
         let Request { file, offset, into, flags } =
             requests.next(&read.file, read.offset + *filled as u64, rest);
-        let len = u32::try_from(into.len()).unwrap_or(1 << 30);
+        let len = into.len().min(self.pace.bytes()) as u32;
         let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), into.as_mut_ptr(), len)
             .offset(offset)
             .rw_flags(flags as i32)
@@ -127,6 +138,7 @@ impl Uring {
     /// What an answer makes of a flight; `None`: it goes on.
     fn landed(&mut self, place: usize, result: i32) -> Option<Fetched> {
         let flight = self.flights[place].as_mut()?;
+        self.pace.answered(flight.begun, Instant::now());
         let answer = match result {
             0.. => Ok(result as usize),
             code => Err(io::Error::from_raw_os_error(-code)),

@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// What the index says of one segment to a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Screened {
+pub struct Screened {
     /// Where the segment begins in the file.
     pub offset: u64,
     /// Its foot.
@@ -39,7 +39,7 @@ pub(crate) struct Screened {
 
 /// What a search has of an index.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Search {
+pub struct Search {
     /// Of each segment, in the order of the file.
     pub segments: Vec<Screened>,
     /// Where the index begins in the file.
@@ -79,7 +79,10 @@ pub fn read_from_end<E>(
 
 /// The same for a search: whether the segments may have what `test` matches. Blocks are read into `buffer`. Of a block that
 /// isn't read whole only what is read is checked.
-pub(crate) fn search_from_end<E>(
+///
+/// # Errors
+/// That of `read`; within, what is wrong with the index.
+pub fn search_from_end<E>(
     within: Range<u64>,
     test: &KeyTest,
     buffer: &mut Vec<u8>,
