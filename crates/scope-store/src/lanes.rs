@@ -48,6 +48,12 @@ impl Supersedes for InFile {
     }
 }
 
+/// A run, a lane in it, and the number of a packet there.
+type PacketPlace = ([u8; 16], u32, u64);
+
+/// The same in one of the run's volumes.
+type VolumePlace = ([u8; 16], u32, [u8; 16], u64);
+
 /// A run and a lane in it.
 type LaneId = ([u8; 16], u32);
 
@@ -106,11 +112,11 @@ impl fmt::Display for Partial {
 #[derive(Debug, Default)]
 pub struct Lanes {
     /// By run, lane, and number of the first packet.
-    links: Ordered<([u8; 16], u32, u64), Link>,
+    links: Ordered<PacketPlace, Link>,
     /// Files that are there, by run, volume and number.
     files: BTreeSet<([u8; 16], [u8; 16], u32)>,
     /// The file of each copy of a segment, by run, lane, volume, and number of the first packet.
-    places: Ordered<([u8; 16], u32, [u8; 16], u64), InFile>,
+    places: Ordered<VolumePlace, InFile>,
     /// Files that can't be read, or only in part, and where what they lack stood.
     unread: BTreeMap<UnreadFile, Unread>,
     /// Volumes that were given.
@@ -248,7 +254,7 @@ impl Lanes {
 
     /// Why packets of a lane are missing that no segment has: deleted, damaged, or never stored.
     pub fn why(&self, id: LaneId, packets: &Range<u64>) -> GapReason {
-        let is_of = |((run, lane, _), _): &(&([u8; 16], u32, u64), &Link)| (*run, *lane) == id;
+        let is_of = |((run, lane, _), _): &(&PacketPlace, &Link)| (*run, *lane) == id;
         let behind = self.links.first_from(&(id.0, id.1, packets.end)).filter(is_of);
         let before = || self.links.last_before(&(id.0, id.1, packets.start)).filter(is_of);
         let Some((_, next)) = behind.or_else(before) else { return GapReason::Disk };
@@ -279,8 +285,7 @@ impl Lanes {
     /// 0 where nothing is in front, `None` where nothing is behind.
     fn around(&self, (run, lane): LaneId, volume: [u8; 16], packets: &Range<u64>) -> (u32, Option<u32>) {
         let place = |packet| (run, lane, volume, packet);
-        let is_of =
-            |(of, _): &(&([u8; 16], u32, [u8; 16], u64), &InFile)| (of.0, of.1, of.2) == (run, lane, volume);
+        let is_of = |(of, _): &(&VolumePlace, &InFile)| (of.0, of.1, of.2) == (run, lane, volume);
         let before = self.places.last_before(&place(packets.start)).filter(is_of);
         let behind = self.places.first_from(&place(packets.end)).filter(is_of);
         (before.map_or(0, |(_, file)| file.0), behind.map(|(_, file)| file.0))
@@ -351,7 +356,7 @@ impl Lanes {
 }
 
 /// Where a segment with this foot stands.
-fn place(foot: &Foot) -> ([u8; 16], u32, u64) {
+fn place(foot: &Foot) -> PacketPlace {
     (foot.run_id, foot.lane, foot.first_packet)
 }
 

@@ -155,7 +155,6 @@ impl Begin {
 
 /// Goes through the blocks from the file's end on, and makes of each what `make` makes of it; what comes back is in the
 /// order of the file, and where the index begins.
-#[expect(clippy::type_complexity, reason = "two kinds of errors, as its callers have")]
 fn blocks<T, E, R: FnMut(u64, &mut [u8]) -> Result<(), E>>(
     within: Range<u64>,
     read: &mut R,

@@ -122,7 +122,7 @@ pub(super) struct Segments {
 impl Segments {
     fn all(count: usize) -> Segments {
         let whole = std::iter::repeat_n(u64::MAX, count / 64);
-        let rest = (count % 64 > 0).then(|| u64::MAX >> (64 - count % 64));
+        let rest = (!count.is_multiple_of(64)).then(|| u64::MAX >> (64 - count % 64));
         Segments { words: whole.chain(rest).collect(), count }
     }
 
