@@ -314,6 +314,37 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "a measurement"]
+    fn what_writing_and_searching_an_index_costs() {
+        let mut dice = Dice(5);
+        let make = |number| {
+            let key = |dice: &mut Dice| KeyEntry {
+                source: (dice.roll() as u32).to_le_bytes(),
+                destination: (dice.roll() as u32).to_le_bytes(),
+                source_port: dice.roll() as u16,
+                ..KeyEntry::default()
+            };
+            let keys: Vec<u8> = (0..4000).flat_map(|_| key(&mut dice).to_bytes()).collect();
+            let summary = Summary::new(Column::new(&keys), SEGMENT_BYTES_MAX);
+            Entry { summary, ..entry(number, SEGMENT_BYTES_MAX) }
+        };
+        let entries: Vec<Entry> = (0..512).map(make).collect();
+        for _ in 0..5 {
+            let begun = std::time::Instant::now();
+            let bytes = write(&entries);
+            let written = begun.elapsed();
+            let begun = std::time::Instant::now();
+            let found = search(&bytes, &KeyTest::host([1, 2, 3, 4])).unwrap();
+            let searched = begun.elapsed();
+            println!(
+                "{} bytes written in {written:?}, {} searched in {searched:?}",
+                bytes.len(),
+                found.read_bytes
+            );
+        }
+    }
+
+    #[test]
     fn a_byte_that_is_changed_makes_no_search_say_something_else() {
         let mut dice = Dice(4);
         let bytes = write(&drawn(&mut dice, 20));

@@ -219,6 +219,11 @@ impl Lanes {
             || self.unread.keys().any(|(unread, ..)| *unread == begin)
     }
 
+    /// Whether packets behind all that are known may be where nobody looks: see [`Lanes::may_begin_elsewhere`].
+    pub fn may_go_on_elsewhere(&self) -> bool {
+        !self.unread.is_empty() || !self.partial().is_empty()
+    }
+
     /// Runs of which the first packets of a lane are in no file.
     pub fn cut_runs(&self) -> BTreeSet<[u8; 16]> {
         let mut firsts: BTreeMap<LaneId, u64> = BTreeMap::new();

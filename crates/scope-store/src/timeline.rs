@@ -282,6 +282,8 @@ impl StoreTimeline {
             timeline.planned().stores.push(store);
             listings.push(listing);
         }
+        // A run that goes on may have nothing new to store: nobody says that it doesn't listen.
+        plan.has_ended = !listings.is_empty() && !listings.iter().any(|listing| listing.is_written);
         for (number, listing) in listings.into_iter().enumerate() {
             let begins = listing.begins_ns();
             for (day, error) in &listing.unread {
@@ -785,6 +787,8 @@ struct Plan {
     lane_begins: BTreeMap<LaneId, (i64, LinkType)>,
     /// See [`Means::inexact_apart`].
     inexact_apart: bool,
+    /// There are stores, and no run writes one of them.
+    has_ended: bool,
     /// From when to when each run has packets, ns.
     runs: BTreeMap<[u8; 16], (i64, i64)>,
     /// By run and lane: of the segments that can't have a match the last one, and its file.
@@ -801,8 +805,8 @@ impl Plan {
         *known = (known.0.min(min_ns), known.1.max(max_ns));
     }
 
-    /// The parts of a span between the packets of runs, and in front of them where a begin was asked for: nobody says
-    /// that a run was going. In front of a run whose begin is gone stood what was deleted.
+    /// The parts of a span between the packets of runs, and in front of them and behind them where a begin or an end was
+    /// asked for: nobody says that a run was going. In front of a run whose begin is gone stood what was deleted.
     fn between_runs(&self, span: Span) -> Vec<Gap> {
         let cut = self.lanes.cut_runs();
         let mut runs: Vec<((i64, i64), &[u8; 16])> =
@@ -823,6 +827,15 @@ impl Plan {
                 gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max });
             }
             up_to_ns = up_to_ns.max(Some(last_ns));
+        }
+        let is_asked =
+            |up_to_ns: &i64| *up_to_ns < span.to_ns && (span.to_ns < i64::MAX || *up_to_ns < span.from_ns);
+        if self.has_ended
+            && !self.lanes.may_go_on_elsewhere()
+            && let Some(up_to_ns) = up_to_ns.filter(is_asked)
+        {
+            let (from_ns, to_ns, reason) = (up_to_ns + 1, span.to_ns, GapReason::NotRecorded);
+            gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: Some(0) });
         }
         gaps
     }

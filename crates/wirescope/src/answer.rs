@@ -158,7 +158,7 @@ impl Answer {
                 captures.read(&filters, wide, memory, stop)
             })
         });
-        let mut read = read.transpose().map_err(refused)?;
+        let mut read = read.transpose()?;
         let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
         let threads = means.threads;
         let looked = reading::look(stores, &|link_type| sift.keys(link_type), wide, threads);

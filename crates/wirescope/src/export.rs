@@ -24,13 +24,13 @@ use scope_dump::{Consumer, gaps_in_words_by};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, VlanRule};
 use scope_folder::Folder;
-use scope_packet::{Gap, LinkType};
+use scope_packet::{Gap, GapReason, LinkType};
 use scope_spelling::time::iso;
 use scope_spelling::values::{parse_duration_ns, parse_size};
 use scope_store::export::{self, Export, Format, SPLIT_BYTES_MIN, Split, Target, Unfinished, Written};
 use scope_store::volume::Store;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -208,6 +208,7 @@ pub fn output(
         if io::stdout().is_terminal() {
             faults.add(no_terminal("standard output"));
         }
+        refuse_stdout_inside(stores, faults);
         return Some(Output::Stdout);
     }
     if is_stream(write) {
@@ -256,6 +257,15 @@ fn is_stream(path: &Path) -> bool {
 fn is_stdout(file: &File) -> bool {
     let place = |file: &File| file.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
     stdout().is_ok_and(|stdout| place(&stdout) == place(file))
+}
+
+/// Refuses standard output that is a file in one of the stores.
+pub fn refuse_stdout_inside(stores: &[(Store, PathBuf)], faults: &mut Faults<'_>) {
+    let is_file = stdout().and_then(|file| file.metadata()).is_ok_and(|facts| facts.is_file());
+    let Some(path) = fs::read_link("/proc/self/fd/1").ok().filter(|_| is_file) else { return };
+    if let Some(folder) = path.parent().and_then(|folder| Folder::open(folder).ok()) {
+        reading::refuse_inside(&folder, &path, stores, faults);
+    }
 }
 
 /// Packets go to no terminal.
@@ -395,11 +405,16 @@ fn summed(written: &Written, gaps: &[Gap], output: &Output, is_restricted: bool)
     format!("{} {place}; {}\n", counted(written.packets, "packet"), missing_words(gaps, is_restricted))
 }
 
-/// What is missing, in words.
+/// What is missing, in words; where nothing was lost, also when nobody is known to have recorded.
 pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
+    let silent: Vec<Gap> = gaps.iter().filter(|gap| gap.reason == GapReason::NotRecorded).copied().collect();
+    let silent = match silent.is_empty() {
+        true => String::new(),
+        false => format!("; no run was going: {}", gaps_in_words_by(&silent, export::reason)),
+    };
     match export::lost(gaps) {
-        (0, Some(0)) if is_restricted => "nothing else is missing between them".to_string(),
-        (0, Some(0)) => "nothing is missing between them".to_string(),
+        (0, Some(0)) if is_restricted => format!("nothing else is missing between them{silent}"),
+        (0, Some(0)) => format!("nothing is missing between them{silent}"),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
             format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
@@ -464,7 +479,7 @@ fn early(Unfinished { name, error, .. }: &Unfinished, output: &Output) -> Fault 
                 let fault = fault.cause("the reader closed it before the end");
                 fault.remedy(sentence!["let it read to the end, or write ", file])
             }
-            io::ErrorKind::StorageFull => fault.remedy("free some space, and export again"),
+            io::ErrorKind::StorageFull => fault.remedy("free some space, and try again"),
             _ => fault,
         };
     }

@@ -37,7 +37,9 @@ use scope_store::unread::unread;
 use scope_store::volume::Store;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -143,8 +145,12 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     let write = args.write.clone().unwrap_or_else(|| "-".into());
     let output = match form {
         None => export::output(&write, None, &stores, &mut faults),
-        Some(_) => None,
+        Some(_) => {
+            export::refuse_stdout_inside(&stores, &mut faults);
+            None
+        }
     };
+    refuse_own_input(&args.read, &mut faults);
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(faults.into_vec()) };
     let means = means.ready(1 + usize::from(around.is_some()));
     let (explain, counts_only) = (args.explain, form == Some(Form::Count));
@@ -160,6 +166,19 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
             Ok(Question::Capture(Asked { wanted, format, split: None, output }))
         }
         (None, None) => Err(faults.into_vec()),
+    }
+}
+
+/// Refuses standard output that is one of the capture files: what is read would grow by what is written.
+fn refuse_own_input(paths: &[String], faults: &mut Faults<'_>) {
+    let place = |path: &str| {
+        let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((facts.dev(), facts.ino()))
+    };
+    let Some(output) = place("/proc/self/fd/1") else { return };
+    for path in paths.iter().filter(|path| place(path) == Some(output)) {
+        let fault = Fault::of("read").with_value(path).cause("it is what standard output goes to");
+        faults.add(fault.remedy("write into another file"));
     }
 }
 
@@ -280,6 +299,11 @@ fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
         }
         _ => None,
     };
+    if let (None, Some(limit), None) = (form, args.limit, &args.write) {
+        let fault = Fault::of("limit").with_value(limit.to_string()).cause("a capture has all packets");
+        let json = Setting::of("format").example("json");
+        faults.add(fault.remedy(sentence!["omit it, or give ", json, " for a line each"]));
+    }
     if args.json && matches!(form, None | Some(Form::Packets)) {
         let fault = Fault::of("json").cause("is the form of a count, a top list or a timeline");
         faults.add(fault.remedy(sentence!["give ", Setting::of("format").example("json"), " for packets"]));

@@ -34,6 +34,32 @@ fn place() -> Place {
 }
 
 #[test]
+fn standard_output_that_is_what_is_read_is_refused() {
+    let place = place();
+    let mark = place.path("store").join("wirescope.store");
+    let kept = fs::read(&mark).unwrap();
+    let capture = fs::read(place.path("in.pcapng")).unwrap();
+    let asked = |arguments: &[&str], output: &std::path::Path| {
+        let file = File::options().append(true).create(true).open(output).unwrap();
+        let mut command = wirescope(&["query"]);
+        command.args(arguments).current_dir(place.root()).stdout(file).stderr(Stdio::piped());
+        let done = command.spawn().unwrap().wait_with_output().unwrap();
+        (done.status.code(), words(&String::from_utf8_lossy(&done.stderr)))
+    };
+    for form in ["--count", "--explain"] {
+        let (code, told) = asked(&["--store", "store", form], &mark);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("would stand in the store"), "{told}");
+        let (code, told) = asked(&["-r", "in.pcapng", form], &place.path("in.pcapng"));
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("it is what standard output goes to"), "{told}");
+    }
+    assert!(fs::read(&mark).unwrap() == kept && fs::read(place.path("in.pcapng")).unwrap() == capture);
+    let (code, told) = asked(&["--store", "store"], &place.path("out.pcapng"));
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_with_a_remedy() {
     let place = place();
     fs::create_dir(place.path("empty")).unwrap();
@@ -56,6 +82,7 @@ fn what_cannot_be_meant_is_refused_with_a_remedy() {
     store(&["--from", "@9000000000", "--count"], "is in the future: now is");
     store(&["--from", "@1700000001", "--to", "@1700000000", "--count"], "exchange it with --from");
     store(&["--at", "20:31", "--count"], "give --within 30s with it");
+    store(&["--limit", "3"], "a capture has all packets; omit it, or give --format json");
     store(
         &["wlan type mgt", "--count"],
         "ETHERNET: 802.11 link-layer types supported only on 802.11; ask stores",

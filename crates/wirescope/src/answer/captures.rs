@@ -12,6 +12,7 @@ mod again;
 mod reader;
 mod taking;
 
+use crate::NoResult;
 use crate::speech::{Level, say};
 use crate::words::counted;
 use again::Again;
@@ -189,15 +190,16 @@ impl Captures {
         span: Span,
         memory_bytes: Option<usize>,
         stop: &AtomicBool,
-    ) -> Result<Read, Fault> {
+    ) -> Result<Read, NoResult> {
         let Captures { paths, sources, are_regular, followings, spill, .. } = self;
         let pass = |sources: Vec<FileSource>, keeping: Keeping| {
             let filters = filters.iter().map(|filter| (*filter).clone()).collect();
             let mut taking = Taking::new(filters, span, keeping);
             let mut reader = Reader::new(sources);
-            while reader.step(&mut taking, stop)? && taking.error.is_none() {}
+            let refused = |fault| NoResult::Refused(vec![fault]);
+            while reader.step(&mut taking, stop).map_err(refused)? && taking.error.is_none() {}
             let sorted = if taking.error.is_none() { taking.sorted() } else { None };
-            Ok::<_, Fault>((taking, reader, sorted))
+            Ok::<_, NoResult>((taking, reader, sorted))
         };
         let sorter = |spill| Sorter::new(memory_bytes.unwrap_or(0), spill);
         let first = match (memory_bytes, again(&sources).filter(|_| are_regular)) {
@@ -211,7 +213,9 @@ impl Captures {
             _ if memory_bytes.is_some() => {
                 let keeping = Keeping::Sort(sorter(SpillFile::Open(spill)));
                 let (mut taking, reader, sorted) = pass(sources, keeping)?;
-                let Some(sorted) = sorted else { return Err(no_room(taking.error.take())) };
+                let Some(sorted) = sorted else {
+                    return Err(NoResult::Failed(no_room(taking.error.take())));
+                };
                 (taking, reader, Kept::Sorted(sorted))
             }
             _ => {
