@@ -186,14 +186,14 @@ mod tests {
         for mut fetch in [Fetch::best(), Fetch::plain()] {
             let mut left = 3 * DEPTH;
             for token in 0..left {
-                let offset = (token * 4999) as u64;
+                let offset = (token * 2499) as u64;
                 let buffer = vec![0; 1 + token * 31];
                 fetch.begin(Read { token, file: file.clone(), offset, buffer });
             }
             while let Some(done) = fetch.finish() {
                 left -= 1;
                 done.result.unwrap();
-                assert_eq!(done.buffer, bytes[done.token * 4999..][..1 + done.token * 31]);
+                assert_eq!(done.buffer, bytes[done.token * 2499..][..1 + done.token * 31]);
             }
             assert_eq!(left, 0, "{}", fetch.name());
             fetch.begin(Read { token: 7, file: file.clone(), offset: 1_000_000, buffer: vec![0; 8] });
