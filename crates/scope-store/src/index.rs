@@ -28,8 +28,7 @@ use twox_hash::XxHash3_64;
 pub use card::{Card, LanePart, Totals, read_card, read_totals};
 pub(crate) use card::{has_numbers, lane_parts, reach_ns};
 pub use layout::{INDEX_ALIGN, INDEX_BYTES_MAX, LANES_MAX};
-pub(crate) use reading::{Search, search_from_end};
-pub use reading::{read, read_from_end};
+pub use reading::{Screened, Search, read, read_from_end, search_from_end};
 
 /// What the index says of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -165,7 +165,11 @@ fn where_no_run_is_known_to_have_been_going_is_stated() {
     let early = ("not_recorded".to_string(), iso(begin - 1000), iso(begin - 1), Some(0));
     assert_eq!(missing(&["--from", &at(begin - 1000)]), [early, between]);
     let done = ask(&place, &["--count"]);
-    assert!(done.stdout.contains("nothing is missing between them; no run was going: between "), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("nothing is missing between them; no run was going: between "),
+        "{}",
+        done.stdout
+    );
     // Behind the last packet, up to what was asked for, and where all of that lies behind it.
     let last = second.span_ns().unwrap().1;
     let behind = ("not_recorded".to_string(), iso(last + 1), iso(last + 1000), Some(0));
