@@ -7,7 +7,7 @@
 //! Each thread has several segments under way. What is read, or being read, and not taken yet, has a room; a segment
 //! that is needed next is read however much it takes.
 
-use crate::fetch::{Fetch, Fetched, Read};
+use crate::fetch::{Fetch, Read};
 use crate::listing::SegmentFacts;
 use crate::load::{Effort, Loading, Need, Outcome, Step, Wanted};
 use std::collections::{HashMap, VecDeque};
@@ -196,8 +196,10 @@ impl Shared {
         }
     }
 
-    fn deliver(&self, segment: usize, facts_bytes: usize, outcome: Outcome) {
+    /// `waited`: how long the thread waited for reads since it delivered something.
+    fn deliver(&self, segment: usize, facts_bytes: usize, outcome: Outcome, waited: Duration) {
         let mut jobs = self.lock();
+        jobs.waiting += waited;
         jobs.held_bytes = jobs.held_bytes - facts_bytes + held_bytes(&outcome);
         jobs.ready.insert(segment, outcome);
         drop(jobs);
@@ -208,19 +210,22 @@ impl Shared {
     /// What one thread does until nothing more is to be read.
     fn work(&self, mut fetch: Fetch) {
         let mut under_way: HashMap<usize, (Loading, usize)> = HashMap::new();
-        let mut reads_bytes = 0;
+        let (mut reads_bytes, mut waited) = (0, Duration::ZERO);
         loop {
             // What has been read is looked at before more is begun. So while the page cache has all, each segment is
             // read and looked at in the processor's cache.
+            let begun = Instant::now();
             let ended = fetch.poll();
+            waited += begun.elapsed(); // what the page cache has was copied meanwhile
             if ended.is_none()
                 && under_way.len() < UNDER_WAY_MAX
-                && reads_bytes < fetch.bytes_at_once()
+                && (under_way.is_empty() || reads_bytes < fetch.bytes_at_once())
                 && let Some((segment, facts)) = self.next(!under_way.is_empty())
             {
                 match self.begin(segment, facts) {
-                    Err(outcome) => self.deliver(segment, facts.bytes, outcome),
-                    Ok((_, Step::Done(outcome))) => self.deliver(segment, facts.bytes, outcome),
+                    Err(outcome) | Ok((_, Step::Done(outcome))) => {
+                        self.deliver(segment, facts.bytes, outcome, std::mem::take(&mut waited));
+                    }
                     Ok((loading, Step::Reads(needs))) => {
                         reads_bytes += begin_reads(&mut fetch, needs, segment, loading.file());
                         under_way.insert(segment, (loading, facts.bytes));
@@ -231,7 +236,9 @@ impl Shared {
             if under_way.is_empty() {
                 return;
             }
-            let Some(fetched) = ended.or_else(|| self.waited_for(&mut fetch)) else { return };
+            let begun = Instant::now();
+            let Some(fetched) = ended.or_else(|| fetch.finish()) else { return };
+            waited += begun.elapsed();
             reads_bytes = reads_bytes.saturating_sub(fetched.buffer.len());
             let segment = fetched.token;
             let Some((loading, bytes)) = under_way.get_mut(&segment) else { continue };
@@ -240,17 +247,9 @@ impl Shared {
                 Step::Done(outcome) => {
                     let bytes = *bytes;
                     under_way.remove(&segment);
-                    self.deliver(segment, bytes, outcome);
+                    self.deliver(segment, bytes, outcome, std::mem::take(&mut waited));
                 }
             }
         }
-    }
-
-    /// The next read that ends.
-    fn waited_for(&self, fetch: &mut Fetch) -> Option<Fetched> {
-        let begun = Instant::now();
-        let fetched = fetch.finish();
-        self.lock().waiting += begun.elapsed();
-        fetched
     }
 }

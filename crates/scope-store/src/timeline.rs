@@ -314,7 +314,9 @@ impl StoreTimeline {
         timeline.read(sift, means.fetches, memory_bytes / 4);
         // Meanwhile the first segments are read.
         timeline.look_for_losses(&plan);
-        lasts.iter().for_each(|(file, facts, has_turn)| timeline.look_behind(*file, facts, *has_turn));
+        for (file, facts, has_turn) in &lasts {
+            timeline.look_behind(*file, facts, *has_turn);
+        }
         timeline
     }
 

@@ -13,9 +13,9 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// A number below `bound`; 0 where there is none.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.roll() % bound
+        self.roll() % bound.max(1)
     }
 
     /// One time in `times`.

@@ -13,6 +13,7 @@ use scope_store::head::Head;
 use scope_store::index::{self, Entry};
 use scope_store::name::FileName;
 use scope_store::volume::{Place, Volume, VolumeId};
+use scope_testkit::dice::Dice;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -23,18 +24,6 @@ const EARLIER: [u8; 16] = [4; 16];
 const VOLUMES: [[u8; 16]; 2] = [[8; 16], [9; 16]];
 const BEGIN_NS: i64 = 1_763_700_000_000_000_000;
 const LEN: usize = 3000;
-
-/// Random numbers from a seed (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
-}
 
 /// A ring that has turned: of each lane the times of all packets that ever came.
 fn turned(dice: &mut Dice, lanes: u32) -> (Arc<Ring>, Vec<Vec<i64>>) {

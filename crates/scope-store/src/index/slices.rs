@@ -54,10 +54,12 @@ pub(super) fn write<'a>(out: &mut Vec<u8>, layout: Layout, summary: impl Fn(usiz
         }
     }
     let total = layout.block_bytes();
-    let stream: Vec<u8> = stream.into_iter().flat_map(u64::to_le_bytes).collect();
-    for (number, part) in (1..).zip(stream[..entries * summary_bytes].chunks(SLICED_BYTES)) {
+    let stream = &stream[..(entries * summary_bytes).div_ceil(8)];
+    for (number, part) in (1..).zip(stream.chunks(SLICED_BYTES / 8)) {
         let from = out.len();
-        out.extend(part);
+        for word in part {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
         out.resize(from + INDEX_ALIGN, 0);
         seal(&mut out[from..], number, total);
     }
@@ -133,11 +135,15 @@ impl Segments {
 
 impl SummarySet for Segments {
     fn intersect(&mut self, other: &Segments) {
-        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= other);
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word &= other;
+        }
     }
 
     fn unite(&mut self, other: &Segments) {
-        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
     }
 
     fn is_empty(&self) -> bool {
