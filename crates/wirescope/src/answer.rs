@@ -17,6 +17,7 @@ use crate::reading;
 use crate::reading::Captured;
 use crate::reading::means::Means;
 use crate::reading::turn::Turn;
+use crate::speech::{Level, say};
 use crate::words::{counted, number};
 use joined::Joined;
 use scope_dump::merge::Position;
@@ -188,6 +189,10 @@ impl Answer {
                 let mut timeline = Joined::new(stores, captures, at_ns.clone());
                 let spans_max = (means.memory_bytes / PART_OF_SPANS) as usize / SPAN_BYTES;
                 let spans = hits(&mut timeline, around, span, (&at_ns, spans_max), stop)?;
+                if spans.len() == 0 && !stop.load(Ordering::Relaxed) {
+                    let text = around.filter.text();
+                    say(Level::Info, &format!("wirescope: around: no packet in the span matches: {text}"));
+                }
                 let missing = timeline.missing(span.to_ns).into_iter();
                 lacks.gaps = missing.filter(|gap| gap.reason == GapReason::Unreadable).collect();
                 lacks.damages = timeline.stores.damages().to_vec();
@@ -289,6 +294,17 @@ impl Answer {
         let from_ns = from_ns.max(self.span.from_ns).max(hull.0);
         let to_ns = to_ns.min(self.span.to_ns).min(hull.1);
         (from_ns <= to_ns).then_some((from_ns, to_ns))
+    }
+
+    /// The span that was asked for, up to now at most; an end that it doesn't have is that of `known`, and so are both
+    /// where packets are wanted around others.
+    pub fn asked(&self, known: (i64, i64)) -> (i64, i64) {
+        let Span { from_ns, to_ns } = self.span;
+        if self.spans.is_some() {
+            return known;
+        }
+        let to_ns = if to_ns == i64::MAX { known.1 } else { to_ns.min(known.1.max(now_ns())) };
+        (if from_ns > 0 { from_ns } else { known.0 }, to_ns)
     }
 
     /// What was counted of it without reading it, and doesn't come as packets.

@@ -167,7 +167,7 @@ pub struct QueryArgs {
     #[arg(help_heading = "When")]
     pub at: Option<String>,
     /// So long before and after the time of --at, such as 30s
-    #[arg(long, value_name = "TIME", requires = "at", help_heading = "When")]
+    #[arg(long, value_name = "TIME", requires = "at", allow_hyphen_values = true, help_heading = "When")]
     pub within: Option<String>,
     /// Only packets near to one of the span that matches this filter; EXPR says which of them
     #[arg(long, value_name = "EXPR", help_heading = "When")]
@@ -177,10 +177,10 @@ pub struct QueryArgs {
     #[arg(conflicts_with_all = ["from", "to", "at", "around"])]
     pub around_dump: Option<PathBuf>,
     /// How long before each packet of --around [default: 30s], or before the window of --around-dump [default: 0]
-    #[arg(long, value_name = "TIME", help_heading = "When")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]
     pub before: Option<String>,
     /// How long behind each packet of --around [default: 10s], or behind the window of --around-dump [default: 0]
-    #[arg(long, value_name = "TIME", help_heading = "When")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]
     pub after: Option<String>,
     /// Write the packets into this new file; '-' is standard output, the default unless that is a terminal
     #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Answer")]
@@ -200,22 +200,22 @@ pub struct QueryArgs {
     #[arg(long, conflicts_with_all = ["write", "format", "count", "top", "limit"], help_heading = "Answer")]
     pub timeline: bool,
     /// The length of a step, such as 1s [default: about 20 steps]
-    #[arg(long, value_name = "TIME", help_heading = "Answer")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Answer")]
     pub step: Option<String>,
     /// Write a count, a top list or a timeline as JSON
     #[arg(long, help_heading = "Answer")]
     pub json: bool,
     /// At most so many lines; all packets are counted [default: 50 on a terminal, 20 with --top]
-    #[arg(long, value_name = "N", conflicts_with = "write", help_heading = "Answer")]
+    #[arg(long, value_name = "N", help_heading = "Answer")]
     pub limit: Option<u64>,
     /// Say what was read for the answer, and what was skipped
     #[arg(long, help_heading = "Answer")]
     pub explain: bool,
     /// Threads that read, 1 to 64 [default: as many as there are processors]
-    #[arg(long, value_name = "N", help_heading = "Means")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Means")]
     pub threads: Option<String>,
     /// Memory for packets on their way, at least 64MiB [default: 256MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Means")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Means")]
     pub memory: Option<String>,
     /// Folder for temporary files, which have no name [default: TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Means")]

@@ -16,6 +16,7 @@ use crate::plan::places::{STDOUT, has_ending, new_file, refuse_compressed};
 use crate::reading::means::Means;
 use crate::reading::{self, SpanWords, Stop};
 use crate::speech::{self, Level, say};
+use crate::stdio::warn_of_closed_stdout;
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
 use scope_config::Settings;
@@ -105,6 +106,9 @@ pub fn export(args: &ExportArgs) -> u8 {
 
 /// Gives up rights, reads, writes, and reports; the exit code.
 pub fn answer(asked: Asked) -> u8 {
+    if matches!(asked.output, Output::Stdout) {
+        warn_of_closed_stdout();
+    }
     let stop = match Stop::follow() {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),

@@ -202,10 +202,8 @@ fn run(matches: &ArgMatches) -> u8 {
         speech::be_quiet();
     }
     let (json, stdout_taken, quiet) = (planned.json, planned.stdout_taken, planned.quiet);
-    if (json || stdout_taken)
-        && let Some(warning) = stdio::closed_stdout()
-    {
-        say(Level::Warning, &format!("wirescope: {warning}"));
+    if json || stdout_taken {
+        stdio::warn_of_closed_stdout();
     }
     match record::record(planned, &Arc::new(Control::default())) {
         Ended::Refused(fault) => {

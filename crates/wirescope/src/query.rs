@@ -15,10 +15,11 @@ use crate::answer::{Answer, Around, Captures, Wanted};
 use crate::args::QueryArgs;
 use crate::export::{self, Asked};
 use crate::plan::faults::{Faults, bad, such_as};
-use crate::plan::places::has_ending;
+use crate::plan::places::{STDOUT, has_ending};
 use crate::reading::means::MeansWords;
 use crate::reading::{self, SpanWords, Stop, window};
-use crate::speech;
+use crate::speech::{self, Level, say};
+use crate::stdio::warn_of_closed_stdout;
 use crate::words::{counted, number, span};
 use crate::{DONE, NoResult, UNDONE, told};
 use console::Term;
@@ -27,10 +28,10 @@ use lines::{Each, Lines};
 use scope_config::Settings;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, FilterEngine, FilterError, VlanRule};
-use scope_packet::{Gap, LinkType};
+use scope_packet::LinkType;
 use scope_spelling::printable::json_line;
 use scope_spelling::values::parse_duration_ns;
-use scope_store::export::Format;
+use scope_store::export::{Format, left_out_by};
 use scope_store::listing;
 use scope_store::timeline::Span;
 use scope_store::unread::unread;
@@ -40,7 +41,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use steps::Steps;
@@ -142,7 +143,7 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
         Some(Around { filter, before_ns, after_ns })
     });
     let (form, is_json) = form(args, &mut faults);
-    let write = args.write.clone().unwrap_or_else(|| "-".into());
+    let write = args.write.clone().unwrap_or_else(|| STDOUT.into());
     let output = match form {
         None => export::output(&write, None, &stores, &mut faults),
         Some(_) => {
@@ -240,7 +241,9 @@ fn compile(
     (link_types, is_ready): (&[LinkType], bool),
     faults: &mut Faults<'_>,
 ) -> Option<Filter> {
-    match Filter::compile(text, VlanRule::default(), link_types) {
+    // A filter's text stands in single lines: of answers, and of the headers of files.
+    let text = text.replace(char::is_control, " ");
+    match Filter::compile(&text, VlanRule::default(), link_types) {
         Ok(filter) => {
             if is_ready {
                 // Where no machine code can be made the filter is interpreted, which is slower and says the same.
@@ -299,7 +302,7 @@ fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
         }
         _ => None,
     };
-    if let (None, Some(limit), None) = (form, args.limit, &args.write) {
+    if let (None, Some(limit)) = (form, args.limit) {
         let fault = Fault::of("limit").with_value(limit.to_string()).cause("a capture has all packets");
         let json = Setting::of("format").example("json");
         faults.add(fault.remedy(sentence!["omit it, or give ", json, " for a line each"]));
@@ -312,7 +315,7 @@ fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
         let fault = Fault::of("format").value(other, "is no form of an answer");
         faults.add(fault.remedy("write pcapng, pcap or json"));
     }
-    if let (Some(_), Some(write)) = (form, &args.write) {
+    if let (Some(_), Some(write)) = (form, args.write.as_deref().filter(|&write| write != Path::new(STDOUT))) {
         let fault = Fault::of("write").with_value(write.to_string_lossy());
         let fault = fault.cause("JSON goes to standard output");
         faults.add(fault.remedy("redirect it, e.g. > FILE, and omit this"));
@@ -331,6 +334,7 @@ fn link_types(stores: &[(Store, PathBuf)]) -> Result<Vec<LinkType>, Fault> {
 
 /// Gives up rights, reads, and says what there is; the exit code.
 fn answer(text: Text) -> u8 {
+    warn_of_closed_stdout();
     let stop = match Stop::follow() {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
@@ -399,7 +403,7 @@ fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
             Ok(end(&answer, &top.sum, is_json, words, json))
         }
         Form::Timeline(step_ns) => {
-            let extent = answer.extent();
+            let extent = extent(&answer, step_ns);
             let usual_ns = steps::chosen(extent.unwrap_or((0, 0)), steps::ROWS);
             let step_ns = step_ns.unwrap_or(usual_ns);
             refuse_many(extent, step_ns)?;
@@ -413,6 +417,15 @@ fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
             Ok(end(&answer, &steps.sum, is_json, words, json))
         }
     }
+}
+
+/// What a timeline shows: the span that was asked for, as far as it has ends and steps of that length aren't too many;
+/// else where there may be packets of it.
+fn extent(answer: &Answer, step_ns: Option<i64>) -> Option<(i64, i64)> {
+    let known = answer.extent()?;
+    let asked = answer.asked(known);
+    let fits = step_ns.is_none_or(|step_ns| steps::count(asked, step_ns) <= steps::STEPS_MAX);
+    Some(if fits { asked } else { known })
 }
 
 /// Packets, a line or an object each.
@@ -431,6 +444,10 @@ fn packets(
     let (sum, more) = (lines.sum, lines.more());
     let written = lines.finish();
     if is_json {
+        let words = format!("{}\n{}", sum.words(&TimeZone::system()), lacks(answer));
+        if written.is_ok() {
+            words.lines().for_each(|line| say(Level::Info, line));
+        }
         return Ok(Said { text: String::new(), faults: answer.faults(), written });
     }
     let more = match more {
@@ -442,19 +459,24 @@ fn packets(
 
 /// What every answer ends with: what all of it comes to, and what is missing.
 fn end(answer: &Answer, sum: &Sum, is_json: bool, words: String, mut json: Map<String, Value>) -> Said {
-    let gaps: Vec<Gap> = answer.gaps();
     let text = match is_json {
         true => {
-            json.extend(sum.json(answer.filters(), &gaps));
+            json.extend(sum.json(answer.filters(), &answer.gaps()));
             format!("{}\n", json_line(&Value::Object(json).to_string()))
         }
         false => {
-            let is_restricted = !answer.filters().is_empty() || !answer.partial().is_empty();
-            let missing = export::missing_words(&gaps, is_restricted);
-            format!("{words}{}\n{missing}\n", sum.words(&TimeZone::system()))
+            format!("{words}{}\n{}", sum.words(&TimeZone::system()), lacks(answer))
         }
     };
     Said { text, faults: answer.faults(), written: Ok(()) }
+}
+
+/// What an answer lacks, in lines.
+fn lacks(answer: &Answer) -> String {
+    let filters = answer.filters().iter().map(|filter| left_out_by(filter));
+    let restricted: Vec<String> = answer.partial().into_iter().chain(filters).collect();
+    let missing = export::missing_words(&answer.gaps(), !restricted.is_empty());
+    restricted.into_iter().chain([missing]).map(|line| format!("{line}\n")).collect()
 }
 
 /// More steps than anybody reads, told before packets are read.

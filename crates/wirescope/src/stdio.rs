@@ -5,6 +5,7 @@
 //! from a caller's own /dev/null opened this way, so it is a warning and no refusal. A shell's `>/dev/null`
 //! is for writing only, and meant.
 
+use crate::speech::{Level, say};
 use std::fs;
 use std::os::linux::fs::MetadataExt;
 
@@ -13,14 +14,16 @@ const NULL: u64 = 0x103;
 /// What the flags of an open file say of its mode; 2: for reading and writing.
 const ACCESS_MODE: u32 = 0o3;
 
-/// A warning, if what goes to standard output may go nowhere although nobody meant that.
-pub fn closed_stdout() -> Option<&'static str> {
-    let is_null = fs::metadata("/proc/self/fd/1").ok()?.st_rdev() == NULL;
-    let facts = fs::read_to_string("/proc/self/fdinfo/1").ok()?;
-    (is_null && is_for_both(&facts)).then_some(
-        "standard output: it was closed, or is /dev/null for reading and writing: what goes there is lost; \
-         give it a file or a pipe",
-    )
+/// Warns if what goes to standard output may go nowhere although nobody meant that.
+pub fn warn_of_closed_stdout() {
+    let is_null = fs::metadata("/proc/self/fd/1").is_ok_and(|facts| facts.st_rdev() == NULL);
+    if is_null && fs::read_to_string("/proc/self/fdinfo/1").is_ok_and(|facts| is_for_both(&facts)) {
+        say(
+            Level::Warning,
+            "wirescope: standard output: it was closed, or is /dev/null for reading and writing: what goes there is \
+             lost; give it a file or a pipe",
+        );
+    }
 }
 
 /// By the facts that the kernel tells of an open file.

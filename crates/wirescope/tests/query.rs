@@ -181,8 +181,33 @@ fn lines_of_json_say_each_packet_and_the_limit_holds() {
     assert_eq!(said, ["10.9.9.9", "10.0.0.2", "udp", "eth0", "ETHERNET"]);
     assert_eq!((&line["source_port"], &line["destination_port"]), (&Value::from(1000), &Value::from(53)));
     assert_eq!((&line["captured"], &line["length"]), (&Value::from(342), &Value::from(342)));
-    let limited = ask(&place, &["--format", "json", "--limit", "7"]);
+    let limited = ask(&place, &["--format", "json", "--limit", "7", "-w", "-"]);
     assert_eq!(limited.stdout.lines().count(), 7);
+    // What all of it comes to, and lacks, stands beside the objects.
+    assert!(limited.stderr.starts_with("10,000 packets, "), "{}", limited.stderr);
+    assert!(limited.stderr.ends_with("\nnothing is missing between them\n"), "{}", limited.stderr);
+}
+
+#[test]
+fn a_filter_of_several_lines_is_stated_in_one() {
+    let place = Place::new();
+    keep(&place, &with_one_rare_host());
+    let out = place.path("out.pcapng");
+    let done = ask(&place, &["host\n10.9.9.9\tand udp", "-w", out.to_str().unwrap()]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let bytes = std::fs::read(out).unwrap();
+    assert_eq!(oracle::parse(&bytes).unwrap().capture.packets.len(), 1);
+    assert!(String::from_utf8_lossy(&bytes).contains("\nfilter: host 10.9.9.9 and udp\n"));
+}
+
+#[test]
+fn where_nothing_matches_around_is_said() {
+    let place = Place::new();
+    keep(&place, &with_one_rare_host());
+    let done = ask(&place, &["udp", "--around", "host 10.77.77.77", "--count"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(done.stderr, "wirescope: around: no packet in the span matches: host 10.77.77.77\n");
+    assert!(done.stdout.starts_with("0 packets"), "{}", done.stdout);
 }
 
 #[test]

@@ -91,6 +91,10 @@ fn what_cannot_be_meant_is_refused_with_a_remedy() {
     store(&["--around", "prot 80", "--count"], "--around: filter: syntax error");
     store(&["--before", "5s", "--count"], "--before: it says how far around what");
     store(&["--around", "udp", "--after", "5x", "--count"], "--after:");
+    store(&["--around", "udp", "--after", "-5s", "--count"], "--after: '-5s'");
+    store(&["--at", "@1700000000", "--within", "-5s", "--count"], "--within: '-5s'");
+    store(&["--timeline", "--step", "-1s"], "--step: '-1s'");
+    store(&["--threads", "-1", "--count"], "--threads: '-1'");
     store(&["--around-dump", "text", "--count"], "states no window");
     store(&["--around-dump", "none", "--count"], "none");
     store(&["--top", "hosts"], "write one of: host, port, pair, proto");
@@ -175,6 +179,21 @@ fn a_reader_that_has_enough_is_no_failure_of_words() {
         assert_eq!(String::from_utf8_lossy(&done.stdout), "0\n", "{form}");
         assert_eq!(fs::read_to_string(place.path("said")).unwrap(), "", "{form}");
     }
+}
+
+#[test]
+fn a_standard_output_that_was_closed_is_warned_of() {
+    let place = place();
+    let said = |words: &str, output: &str| {
+        let line = format!("{} {words} --store store {output}", env!("CARGO_BIN_EXE_wirescope"));
+        let done = Command::new("sh").args(["-c", &line]).current_dir(place.root()).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{words}");
+        String::from_utf8_lossy(&done.stderr).contains("standard output: it was closed")
+    };
+    for words in ["query --count", "query --format json", "query", "export -w -"] {
+        assert!(said(words, ">&-") && !said(words, ">/dev/null"), "{words}");
+    }
+    assert!(!said("query -w out.pcapng", ">&-"));
 }
 
 #[test]

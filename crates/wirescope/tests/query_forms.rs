@@ -270,6 +270,32 @@ fn a_timeline_shows_what_is_missing_where_it_may_be_missing() {
     );
 }
 
+#[test]
+fn a_timeline_shows_all_of_the_span_that_was_asked_for_and_when_no_run_was_going() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 500, 9);
+    keep(&place, &input);
+    let (first_ns, last_ns) = input.span_ns().unwrap();
+    let (from_ns, to_ns) = (first_ns - 5 * S, last_ns + 3 * S);
+    let (from, to) = (at(from_ns), at(to_ns));
+    let span = ["--store", "store", "--timeline", "--step", "1s", "--from", &from, "--to", &to];
+    let answer = json(&place, &span);
+    let found = steps(&answer);
+    let time = |at: usize| found[at].0.parse::<jiff::Timestamp>().unwrap().as_nanosecond();
+    assert_eq!(time(0), i128::from(from_ns / S * S));
+    assert_eq!(time(found.len() - 1), i128::from(to_ns / S * S));
+    assert_eq!(found.iter().map(|step| step.1).sum::<u64>(), 500);
+    let done = query(&place, &span);
+    let silent = done.stdout.lines().filter(|line| line.ends_with("  not recorded")).count();
+    assert!((6..=8).contains(&silent), "{}", done.stdout);
+    // Without an end it goes on to the last packet, and a span with more steps than anybody reads is not shown whole.
+    let open = steps(&json(&place, &["--store", "store", "--timeline", "--step", "1s", "--from", &from]));
+    assert_eq!(open.len() as i64, last_ns / S - from_ns / S + 1);
+    let long = at(first_ns - 200_000 * S);
+    let short = steps(&json(&place, &["--store", "store", "--timeline", "--step", "1s", "--from", &long]));
+    assert_eq!(short.len() as i64, last_ns / S - first_ns / S + 1);
+}
+
 /// Naively: what lies around the packets of a span that one filter matches, and matches another one.
 fn around(
     input: &Capture,

@@ -155,6 +155,10 @@ fn a_filter_that_takes_nothing_leaves_a_file_that_says_so() {
     let out = place.path("out.pcapng");
     let export = wirescope(&["export", "--store", text(&store), "-w", text(&out)]);
     assert_eq!(export.code(), Some(0), "{}", export.stderr);
+    let count = wirescope(&["query", "--store", text(&store), "--count"]);
+    let said = "0 packets, 0 B\nstore filter: host 203.0.113.77 (other packets were left out)\n\
+                nothing else is missing between them\n";
+    assert_eq!((count.code(), count.stdout.as_str()), (Some(0), said), "{}", count.stderr);
 }
 
 #[test]

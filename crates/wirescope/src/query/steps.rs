@@ -6,7 +6,7 @@
 //! ```
 //! Steps begin at whole multiples of their length, counted from midnight here, and follow each other without a
 //! hole. A gap that reaches over several steps may be in any of them: each lacks nothing of it at least, and all of
-//! it at most.
+//! it at most. A step without packets in which no run was going says so.
 
 use super::sum::{Sum, local};
 use crate::words::{number, size};
@@ -16,7 +16,7 @@ use scope_dump::Consumer;
 use scope_dump::merge::Position;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::time::NS_PER_SECOND;
-use scope_packet::{Gap, LinkType};
+use scope_packet::{Gap, GapReason, LinkType};
 use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ struct Step {
     /// `None`: nobody knows.
     lost_max: Option<u64>,
     is_lossy: bool,
+    /// In a part of it no run is known to have been going.
+    is_silent: bool,
 }
 
 /// Packets by step.
@@ -112,6 +114,10 @@ impl Steps {
                 continue;
             }
             for (_, step) in self.steps.range_mut(from..=to) {
+                if gap.reason == GapReason::NotRecorded {
+                    step.is_silent = true;
+                    continue;
+                }
                 step.is_lossy = true;
                 step.lost_min = step.lost_min.saturating_add(if is_one { gap.lost_min } else { 0 });
                 step.lost_max = step.lost_max.zip(gap.lost_max).map(|(a, b)| a.saturating_add(b));
@@ -138,6 +144,7 @@ impl Steps {
         let width = |column: usize| rows.iter().map(|(row, _)| row[column].len()).max().unwrap_or(0);
         let widths = [width(0), width(1), width(2)];
         let missing = |step: &Step| match (step.is_lossy, step.lost_max) {
+            (false, _) if step.is_silent && step.packets == 0 => "not recorded".to_string(),
             (false, _) => String::new(),
             (true, None) if step.lost_min == 0 => "missing any number".to_string(),
             (true, None) => format!("missing {} or more", number(step.lost_min)),
