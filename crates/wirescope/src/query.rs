@@ -315,7 +315,8 @@ fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
         let fault = Fault::of("format").value(other, "is no form of an answer");
         faults.add(fault.remedy("write pcapng, pcap or json"));
     }
-    if let (Some(_), Some(write)) = (form, args.write.as_deref().filter(|&write| write != Path::new(STDOUT))) {
+    if let (Some(_), Some(write)) = (form, args.write.as_deref().filter(|&write| write != Path::new(STDOUT)))
+    {
         let fault = Fault::of("write").with_value(write.to_string_lossy());
         let fault = fault.cause("JSON goes to standard output");
         faults.add(fault.remedy("redirect it, e.g. > FILE, and omit this"));
