@@ -31,6 +31,14 @@ pub enum Order {
     Stop,
     /// Fire by hand. Refused once the sources have ended.
     Fire(Which),
+    /// Let a trigger fire, or not, until that is ordered otherwise or the configuration is read again. Refused once the
+    /// sources have ended.
+    Arm {
+        /// Its name.
+        trigger: String,
+        /// Whether it fires.
+        armed: bool,
+    },
     /// Change triggers and limits, or say why they don't change. Waits until every worker has taken over the
     /// change before it, and lets other orders pass meanwhile. Refused once the sources have ended.
     Reload(Reload),
@@ -81,6 +89,21 @@ pub enum Which {
     Named(String),
     /// Every trigger but the one by hand.
     All,
+    /// By hand, with a window and a filter of its own.
+    Own(OwnFire),
+}
+
+/// A dump by hand that has its own window and filter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnFire {
+    /// Which packets go into it, without names of a template; empty: all.
+    pub filter: String,
+    /// How far back it reaches, ns; `None`: as far as other dumps by hand.
+    pub before_ns: Option<i64>,
+    /// How far on, ns.
+    pub after_ns: i64,
+    /// Why, in words; empty: nobody said.
+    pub note: String,
 }
 
 /// What came of an order that was obeyed.

@@ -153,18 +153,20 @@ impl Dumps {
         }
         let detail = match (occurrence.why, verdict.detail()) {
             (Why::Packet { .. }, detail) => detail.map(Cow::Borrowed),
-            (why @ Why::Hand, None) => Some(why.to_string().into()),
-            (why @ Why::Hand, Some(detail)) => Some(format!("{why}: {detail}").into()),
+            (why @ (Why::Hand | Why::Noted(_)), None) => Some(why.to_string().into()),
+            (why @ (Why::Hand | Why::Noted(_)), Some(detail)) => Some(format!("{why}: {detail}").into()),
         };
         self.events.hit(name, occurrence.at.time_ns, word, detail.as_deref());
         Outcome { verdict: word, dump: None }
     }
 
-    /// The same of an order to fire `trigger` at `now`.
-    pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment) -> Outcome {
+    /// The same of an order to fire `trigger` at `now`; `note` says why, if it says anything.
+    pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment, note: &str) -> Outcome {
         let link_types: Vec<LinkType> =
             (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
-        self.occurred(trigger, &trigger.config().condition.ordered(now, &link_types), None)
+        let ordered = trigger.config().condition.ordered(now, &link_types);
+        let why = if note.is_empty() { ordered.why } else { Why::Noted(note) };
+        self.occurred(trigger, &Occurrence { why, ..ordered }, None)
     }
 
     /// Begins a dump, and returns its number. What the window needs first is pinned here.
@@ -414,7 +416,7 @@ mod tests {
             holdoff_key: None,
             single: false,
         });
-        let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000));
+        let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000), "");
         assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));
         events.close().unwrap();
         let log = std::fs::read_to_string(folder.path().join(scope_events::EVENTS_FILE)).unwrap();

@@ -17,6 +17,9 @@ pub enum EngineError {
     /// The process for commands couldn't be begun.
     #[error(transparent)]
     Exec(Fault),
+    /// The control socket can't be had.
+    #[error(transparent)]
+    Control(Fault),
     /// A volume of the store can't be one.
     #[error(transparent)]
     Store(Fault),

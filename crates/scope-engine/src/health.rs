@@ -9,7 +9,7 @@ use crate::thread_times::{ThreadTimes, WorkerTime};
 use crate::wiring::Shared;
 use scope_events::counts::{self, ByWord};
 use scope_events::event;
-use scope_events::fact::Flat;
+use scope_events::fact::{Flat, Rare};
 use scope_filter::FilterEngine;
 use scope_machine::groups::{Throttle, Throttled, threads_max};
 use scope_machine::home::Home;
@@ -156,7 +156,8 @@ impl Health {
         }
     }
 
-    fn line(&self, status: &Status, shared: &Shared) -> event::Status {
+    /// The facts of a status line.
+    pub(crate) fn line(&self, status: &Status, shared: &Shared) -> event::Status {
         let total = &status.counts;
         let sources = status
             .sources
@@ -191,6 +192,7 @@ impl Health {
                 .softnet()
                 .map(|softnet| counts::Softnet { dropped: softnet.dropped, squeezed: softnet.squeezed }),
             nic: nic_facts(&status.nics),
+            audit: Rare(shared.events.audit().get()),
             meanwhile: Flat(self.meanwhile(shared)),
         }
     }

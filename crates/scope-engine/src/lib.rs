@@ -33,6 +33,7 @@
 //! | `failure`, `error` | what was promised and not done; why a run could not begin |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
+//! | [`mod@socket`] | the control socket, bound before rights are given up |
 //! | [`service`] | words to the service manager |
 //! | `watch` | how a run reports while it goes: the calls that the binary answers |
 //! | [`status`], `interfaces` | the figures of a run while it goes |
@@ -75,6 +76,7 @@ mod roles;
 pub mod run;
 pub mod service;
 pub mod short_snap;
+pub mod socket;
 mod sources;
 pub mod space;
 pub mod status;
@@ -90,7 +92,7 @@ mod watch;
 pub mod wiring;
 pub mod worker;
 
-pub use control::{Change, Control, Order, Refusal, Reload, Reply, Which};
+pub use control::{Change, Control, Order, OwnFire, Refusal, Reload, Reply, Which};
 pub use dump_reports::DumpTotals;
 pub use error::EngineError;
 pub use exec::{ExecCounts, ExecPlan};
@@ -98,11 +100,12 @@ pub use failure::Failure;
 pub use interfaces::InterfaceStatus;
 pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
-pub use plan::{DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry, StorePlan, VolumePlan};
+pub use plan::{ControlPlan, DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry, StorePlan, VolumePlan};
 pub use roles::serve_if_asked;
 pub use run::{ring_config, run};
+pub use socket::Socket;
 pub use space::SpaceSummary;
-pub use status::{DumpStatus, SourceStatus, Status, WorkerStatus};
+pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;
-pub use watch::Watch;
+pub use watch::{Opening, Watch};

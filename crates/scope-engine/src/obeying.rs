@@ -4,13 +4,15 @@
 //! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers
 //! that workers take over.
 
-use crate::control::{Control, Fired, ORDERS_MAX, Order, Refusal, Reload, Reply, Waiting, Which};
+use crate::control::{Control, Fired, ORDERS_MAX, Order, OwnFire, Refusal, Reload, Reply, Waiting, Which};
 use crate::plan::Fixed;
 use crate::reload::reload;
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use scope_events::event::Warning;
-use scope_trigger::Trigger;
+use scope_fault::Fault;
+use scope_filter::Template;
+use scope_trigger::{Response, Trigger};
 use std::sync::Arc;
 
 /// What obeying needs of a run.
@@ -64,6 +66,8 @@ impl Obeying<'_> {
                 }
                 Order::Reload(_) if phase != Phase::Going => Err(Refusal::Ended),
                 Order::NoteResumed if phase == Phase::Closing => Err(Refusal::Ended),
+                Order::Arm { .. } if phase != Phase::Going => Err(Refusal::Ended),
+                Order::Arm { trigger, armed } => self.arm(&trigger, armed),
                 Order::Fire(which) => self.fire(&which),
                 Order::NoteResumed => {
                     obeyed.resumed = true;
@@ -86,22 +90,53 @@ impl Obeying<'_> {
         reload(change, self.shared, self.fixed, self.live, self.watch)
     }
 
+    fn arm(&self, name: &str, armed: bool) -> Result<Reply, Refusal> {
+        let set = self.shared.triggers.current();
+        let found = set.given().iter().find(|trigger| trigger.config().name == name);
+        let trigger = found.ok_or_else(|| Refusal::NoSuchTrigger(name.to_string()))?;
+        trigger.order(armed);
+        self.watch.note(&format!("trigger {name}: {} by order", if armed { "armed" } else { "disarmed" }));
+        Ok(Reply::Done)
+    }
+
     fn fire(&self, which: &Which) -> Result<Reply, Refusal> {
         let set = self.shared.triggers.current();
         let triggers: Vec<&Arc<Trigger>> = match which {
             Which::Hand => vec![set.hand()],
             Which::All => set.given().iter().collect(),
             Which::Named(name) => vec![set.named(name).ok_or_else(|| Refusal::NoSuchTrigger(name.clone()))?],
+            Which::Own(own) => return self.fire_own(own, set.hand()),
         };
         let mut fired = Vec::new();
         for trigger in triggers {
-            let outcome = self.shared.dumps.ordered(trigger, self.shared.last_heard());
+            let outcome = self.shared.dumps.ordered(trigger, self.shared.last_heard(), "");
             let name = trigger.config().name.clone();
             let of = if *which == Which::Hand { Which::Hand } else { Which::Named(name.clone()) };
             self.watch.note(&format!("{}: {}", words(&of), outcome.verdict));
             fired.push(Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump });
         }
         Ok(Reply::Fired(fired))
+    }
+
+    /// Fires by hand with another response than that of `hand`, among whose hits it counts.
+    fn fire_own(&self, own: &OwnFire, hand: &Trigger) -> Result<Reply, Refusal> {
+        let mut config = hand.config().clone();
+        let template = Template::parse(&own.filter).ok().filter(|template| !template.has_names());
+        let Some(template) = template else {
+            let fault =
+                Fault::of("filter").with_value(&own.filter).cause("it has names of a packet's fields");
+            return Err(Refusal::Faults(vec![fault.remedy("write the values: no packet fires by hand")]));
+        };
+        let Response { before_ns, .. } = config.response;
+        config.response.template = Some(template);
+        config.response.before_ns = own.before_ns.unwrap_or(before_ns);
+        config.response.after_ns = own.after_ns;
+        let trigger = Trigger::new(config);
+        let outcome = self.shared.dumps.ordered(&trigger, self.shared.last_heard(), &own.note);
+        hand.add_counts(&trigger.counts());
+        self.watch.note(&format!("{}: {}", words(&Which::Own(own.clone())), outcome.verdict));
+        let name = hand.config().name.clone();
+        Ok(Reply::Fired(vec![Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump }]))
     }
 }
 
@@ -111,6 +146,8 @@ fn words(which: &Which) -> String {
         Which::Hand => "dump of everything by hand".to_string(),
         Which::Named(name) => format!("trigger {name} by hand"),
         Which::All => "all triggers by hand".to_string(),
+        Which::Own(OwnFire { filter, .. }) if filter.is_empty() => words(&Which::Hand),
+        Which::Own(OwnFire { filter, .. }) => format!("dump of '{filter}' by hand"),
     }
 }
 
@@ -128,13 +165,12 @@ mod tests {
     use crate::threads::SystemThreads;
     use crate::triggers::Triggers;
     use scope_dump::{DumpOutput, DumpReport, Scans};
-    use scope_fault::Fault;
-    use scope_filter::{Filter, FilterEngine, Template, VlanRule};
+    use scope_filter::{Filter, FilterEngine, VlanRule};
     use scope_folder::Folder;
     use scope_packet::{Clock, LinkType, SystemClock};
     use scope_rights::Rights;
     use scope_ring::{ClaimGroup, MemoryOptions, Ring, RingConfig, RingMemory};
-    use scope_trigger::{Condition, Places, Response, TriggerConfig};
+    use scope_trigger::{Condition, Places, TriggerConfig};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::time::Duration;
@@ -207,6 +243,7 @@ mod tests {
             store: None,
             ring_out: None,
             config: String::new(),
+            control: None,
             rights: None,
         }
     }

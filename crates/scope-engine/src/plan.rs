@@ -82,6 +82,17 @@ pub struct VolumePlan {
     pub snap: Option<u32>,
 }
 
+/// The control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlan {
+    /// Where, absolute.
+    pub path: PathBuf,
+    /// It was asked for: a run that can't have it doesn't begin.
+    pub is_given: bool,
+    /// The number of the group that may connect, if one may.
+    pub group: Option<u32>,
+}
+
 /// One run: what stays as it is while it goes, and what a reload may change.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -121,6 +132,8 @@ pub struct Fixed {
     pub ring_out: Option<PathBuf>,
     /// The configuration that reproduces this run; goes into the log as it is.
     pub config: String,
+    /// Its control socket; `None`: it has none.
+    pub control: Option<ControlPlan>,
     /// What the process gives up once everything is open; `None`: nothing, because it does other things as
     /// well.
     pub rights: Option<RightsPlan>,

@@ -46,6 +46,9 @@ pub(crate) fn reload(
     for trigger in &live.triggers {
         warnings.extend(made_ready(trigger, &links, fixed.filter_engine));
     }
+    for trigger in shared.triggers.current().given() {
+        trigger.forget_order();
+    }
     shared.triggers.replace(&live.triggers, live.manual_trigger(fixed.vlan));
     shared.dumps.set_limits(live.dumps_max, live.exit_after);
     if let Some(stores) = &shared.stores {

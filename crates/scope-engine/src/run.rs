@@ -42,6 +42,7 @@ use crate::plan::{Fixed, RunPlan};
 use crate::refused::Refused;
 use crate::report;
 use crate::short_snap;
+use crate::socket::Socket;
 use crate::sources::{self, open_sources};
 use crate::space::Space;
 use crate::status::{Status, StatusTaker, counter_samples};
@@ -50,10 +51,10 @@ use crate::stores::{self, OpenStores, Stores};
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
 use crate::triggers::Triggers;
-use crate::watch::Watch;
+use crate::watch::{Opening, Watch};
 use crate::wiring::Shared;
 use crate::worker::{Feed, work};
-use scope_dump::{Keeper, Past, Scans};
+use scope_dump::{Keeper, Past, Scans, Target};
 use scope_events::Events;
 use scope_events::event::Warning;
 use scope_fault::Fault;
@@ -110,6 +111,17 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
+    let user = decision.as_ref().and_then(|decision| decision.user());
+    let bound = plan.fixed.control.as_ref().map(|control| (control, Socket::bind(control, user)));
+    let socket = match bound {
+        Some((_, Ok(socket))) => Some(socket),
+        Some((control, Err(fault))) if control.is_given => return Err(EngineError::Control(fault)),
+        Some((_, Err(fault))) => {
+            warnings.push(format!("no control socket: {fault}").into());
+            None
+        }
+        None => None,
+    };
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
     let written: Vec<_> = outputs.writable().into_iter().chain(stored).collect();
@@ -137,6 +149,15 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     }
     if control.stops() == 0 {
         watch.started(&memory, run.rights.as_ref());
+    }
+    if let Some(socket) = &socket {
+        let folder = match &run.outputs.dump.target {
+            Target::Folder(folder) => Some(folder.clone()),
+            Target::File { .. } | Target::Stream(_) => None,
+        };
+        let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
+        let (tail, audit) = (events.tail().clone(), events.audit().clone());
+        watch.opening(Opening { socket, run_id, folder, tail, audit });
     }
     run.go(sources, nics, warnings, watch)
 }
@@ -326,6 +347,7 @@ impl Run {
                         watch.note(note);
                     }
                     watch.status(&status);
+                    watch.facts(&health.line(&status, &self.shared));
                     self.tell_of_stores(watch, &mut warnings);
                     self.shared.events.flush_hits();
                     health.log_loss(&mut taker, &self.shared);
@@ -349,6 +371,7 @@ impl Run {
                 health.note_resumed(&self.shared);
             }
             self.sample_counters(&status);
+            watch.facts(&health.line(&status, &self.shared));
             for note in &notes {
                 watch.note(note);
             }

@@ -14,11 +14,11 @@ use scope_dump::InterfaceSample;
 use scope_dump::budget::Usage;
 use scope_dump::evidence::SAMPLED_MAX;
 use scope_events::now_ns;
-use scope_packet::{DropReason, Drops};
+use scope_packet::{DropReason, Drops, LinkType};
 use scope_ring::WorkerCounts;
 use scope_source::{SourceCounters, SourceError};
 use scope_store::{Amount, VolumeReport};
-use scope_trigger::HitCounts;
+use scope_trigger::{HitCounts, Trigger, TriggerConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +38,10 @@ pub struct Status {
     pub adds_up: bool,
     /// Capture time that the ring holds now, ns.
     pub depth_ns: i64,
+    /// What each lane of the ring holds now.
+    pub lanes: Vec<LaneStatus>,
+    /// Triggers in force, in the order given; the one by hand last.
+    pub triggers: Vec<TriggerStatus>,
     /// Dumps that are open.
     pub dumps_open: usize,
     /// Dumps that are written.
@@ -89,6 +93,30 @@ pub struct WorkerStatus {
     pub moves: bool,
     /// How its thread spent the time since the last status; `None`: unknown.
     pub time: Option<WorkerTime>,
+}
+
+/// What the ring holds of one lane.
+#[derive(Clone, Debug)]
+pub struct LaneStatus {
+    /// Its link type.
+    pub link_type: LinkType,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of the ring that these are.
+    pub bytes: u64,
+    /// Capture time of its first packet, ns; `None`: it holds none.
+    pub oldest_ns: Option<i64>,
+}
+
+/// One trigger in force.
+#[derive(Clone, Debug)]
+pub struct TriggerStatus {
+    /// What it is made of.
+    pub config: TriggerConfig,
+    /// Whether it still fires.
+    pub armed: bool,
+    /// What became of its hits.
+    pub counts: HitCounts,
 }
 
 /// One open dump, which is a reader of the ring.
@@ -211,6 +239,9 @@ impl StatusTaker {
             .collect();
         let (sources, interfaces) = reported(&self.names, &mut self.reports);
         let hits_by_trigger = shared.triggers.counts();
+        let lanes: Vec<LaneStatus> = (0..shared.ring.lanes()).map(|lane| lane_status(shared, lane)).collect();
+        let heard_ns = shared.ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
+        let oldest_ns = lanes.iter().filter_map(|lane| lane.oldest_ns).min();
         let open = shared.dumps.open();
         let clock_ns = shared.ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
         self.dumps.retain(|id, _| open.iter().any(|dump| dump.id == *id));
@@ -221,7 +252,9 @@ impl StatusTaker {
             bits_per_s: workers.iter().map(|worker| worker.bits_per_s).sum(),
             counts: total,
             adds_up: counters.add_up(),
-            depth_ns: depth_ns(shared),
+            depth_ns: oldest_ns.map_or(0, |oldest_ns| (heard_ns - oldest_ns).max(0)),
+            lanes,
+            triggers: trigger_status(shared),
             dumps_open: open.len(),
             dumps_done: shared.dumps.done(),
             hits: hits_by_trigger.iter().map(|(_, hits)| hits.total()).sum(),
@@ -301,17 +334,30 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
     ((now.0 - before.0) as f64 / seconds, (now.1 - before.1) as f64 * 8.0 / seconds)
 }
 
-/// Capture time from the oldest packet in the ring to now.
-fn depth_ns(shared: &Shared) -> i64 {
+/// What the ring holds of a lane. Only its first segment is pinned, for a moment.
+fn lane_status(shared: &Shared, lane: u32) -> LaneStatus {
     let ring = &shared.ring;
-    let oldest = (0..ring.lanes()).filter_map(|lane| {
-        let mut living = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id));
-        let pinned = living.next()?;
+    let segments = ring.segment_ids(lane, 0).count() as u64;
+    let first_ns = ring.segment_ids(lane, 0).filter_map(|id| ring.pin(id)).next().and_then(|pinned| {
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())
     });
-    let heard = ring.heard().map_or(0, |(_, heard_ns)| heard_ns);
-    oldest.min().map_or(0, |oldest_ns| (heard - oldest_ns).max(0))
+    LaneStatus {
+        link_type: ring.lane_info(lane).link_type,
+        segments,
+        bytes: segments * ring.segment_bytes() as u64,
+        oldest_ns: first_ns,
+    }
+}
+
+/// The triggers in force.
+fn trigger_status(shared: &Shared) -> Vec<TriggerStatus> {
+    let status = |trigger: &Arc<Trigger>| TriggerStatus {
+        config: trigger.config().clone(),
+        armed: trigger.armed(),
+        counts: trigger.counts(),
+    };
+    shared.triggers.current().all().iter().map(status).collect()
 }
 
 #[cfg(test)]

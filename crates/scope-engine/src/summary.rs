@@ -225,6 +225,11 @@ fn interface(entry: &InterfaceStatus) -> InterfaceCounts {
     }
 }
 
+/// Each interface's counters, as the summary has them.
+pub fn interfaces(entries: &[InterfaceStatus]) -> Vec<Value> {
+    entries.iter().map(|entry| interface(entry).write()).collect()
+}
+
 fn offered(counters: &SourceCounters) -> Offered {
     let gone = counters.received + counters.kernel_dropped + counters.unreadable;
     Offered {

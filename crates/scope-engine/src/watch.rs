@@ -1,9 +1,27 @@
 //! How a run reports while it goes: the calls that the binary answers.
 
+use crate::socket::Socket;
 use crate::status::Status;
 use scope_dump::DumpReport;
+use scope_events::{AuditHead, Tail, event};
+use scope_folder::Folder;
 use scope_rights::Rights;
 use scope_ring::RingMemory;
+use std::sync::Arc;
+
+/// What there is for whoever listens at the control socket. Nothing of it reaches a worker.
+pub struct Opening<'a> {
+    /// The socket.
+    pub socket: &'a Socket,
+    /// The run.
+    pub run_id: [u8; 16],
+    /// The folder of its dumps; `None`: they go elsewhere.
+    pub folder: Option<Arc<Folder>>,
+    /// The newest lines of its log.
+    pub tail: Arc<Tail>,
+    /// What its log says of the audit.
+    pub audit: Arc<AuditHead>,
+}
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from
 /// several threads).
@@ -19,6 +37,10 @@ pub trait Watch: Sync {
     fn reloading(&self);
     /// They have, or stay as they are.
     fn reloaded(&self);
+    /// The run can be asked at this socket: whoever watches may listen there until the run is over.
+    fn opening(&self, _opening: Opening<'_>) {}
+    /// Once a second, behind [`Watch::status`]: the same as the log's status lines have it.
+    fn facts(&self, _facts: &event::Status) {}
     /// The sources are told to stop, or have ended.
     fn stopping(&self);
     /// Once a second.

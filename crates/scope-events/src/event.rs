@@ -199,6 +199,8 @@ facts! {
         softnet: Option<Softnet>,
         /// network cards, by interface
         nic: BTreeMap<String, Nic>,
+        /// the hash of the newest line of `audit.jsonl`; omitted: none was written
+        audit: Rare<String>,
         /// the last second
         meanwhile: Flat<Meanwhile>,
     }

@@ -13,6 +13,7 @@ use crate::EVENTS_FILE;
 use crate::event::{Event, Start};
 use crate::fact::Rare;
 use crate::line;
+use crate::tail::Tail;
 use scope_folder::Folder;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
@@ -40,6 +41,8 @@ pub(crate) struct LogFile {
     head: [Option<Entry>; HEAD_LINES],
     /// A full disk took only the beginning of the last line.
     torn: bool,
+    /// Who follows it.
+    tail: Arc<Tail>,
 }
 
 impl LogFile {
@@ -49,13 +52,20 @@ impl LogFile {
         let file = folder.append(name)?;
         // A run that lost its machine or its disk may have left half a line.
         let torn = folder.ends_within_a_line(name);
-        Ok(LogFile { folder: folder.clone(), file, run_id, head: Default::default(), torn })
+        let (folder, tail) = (folder.clone(), Arc::default());
+        Ok(LogFile { folder, file, run_id, head: Default::default(), torn, tail })
+    }
+
+    /// The newest lines, whatever became of them on the disk.
+    pub(crate) fn tail(&self) -> &Arc<Tail> {
+        &self.tail
     }
 
     /// Writes a line.
     pub(crate) fn write(&mut self, entry: Entry) -> io::Result<()> {
         let line = line::write(&entry.event, &self.run_id, &iso(entry.logged_ns));
         let written = write_line(&mut self.file, &line, &mut self.torn);
+        self.tail.push(&json_line(&line.to_string()));
         if let Some(at) = place_in_head(&entry.event) {
             self.head[at] = Some(entry);
         }

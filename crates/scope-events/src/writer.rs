@@ -1,9 +1,11 @@
 //! The writer of a run's log: lines in order, by a thread of its own, so that a slow disk keeps nobody
 //! waiting.
 
+use crate::audit::AuditHead;
 use crate::event::{Event, Hit, Hits};
 use crate::fact::Rare;
 use crate::file::{Entry, LogFile};
+use crate::tail::Tail;
 use scope_folder::Folder;
 use scope_packet::time::NS_PER_SECOND;
 use scope_spelling::time::iso;
@@ -33,6 +35,8 @@ pub struct Events {
     /// The writer has written everything, or there is none.
     written: Arc<AtomicBool>,
     hits: Mutex<HitLog>,
+    tail: Arc<Tail>,
+    audit: Arc<AuditHead>,
     /// Outcomes of reopening since the last call; each order gives one at most.
     reopened: Arc<Mutex<Vec<Reopened>>>,
 }
@@ -71,6 +75,7 @@ impl Events {
     pub fn open(folder: &Arc<Folder>, run_id: &[u8; 16]) -> io::Result<Events> {
         let run_id = run_id.iter().map(|byte| format!("{byte:02x}")).collect();
         let file = LogFile::open(folder, run_id)?;
+        let tail = file.tail().clone();
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let (written, reopened) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Reopened>>>::default());
         let (done, sent_back) = (written.clone(), reopened.clone());
@@ -84,6 +89,8 @@ impl Events {
             writer: Mutex::new(Some(writer)),
             written,
             hits: Mutex::new(HitLog::new()),
+            tail,
+            audit: Arc::default(),
             reopened,
         })
     }
@@ -95,8 +102,20 @@ impl Events {
             writer: Mutex::default(),
             written: Arc::new(AtomicBool::new(true)),
             hits: Mutex::new(HitLog::new()),
+            tail: Arc::default(),
+            audit: Arc::default(),
             reopened: Arc::default(),
         }
+    }
+
+    /// The newest lines, for who follows the log.
+    pub fn tail(&self) -> &Arc<Tail> {
+        &self.tail
+    }
+
+    /// What the audit says of itself in status lines.
+    pub fn audit(&self) -> &Arc<AuditHead> {
+        &self.audit
     }
 
     /// Logs one event. Not for workers: it waits while the writer is far behind.

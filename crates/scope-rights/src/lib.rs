@@ -29,7 +29,7 @@ mod user;
 pub use files::{CommandRules, is_readable, keep_to_removing};
 pub use reading::{ReadingRights, keep_to_reading, keep_to_reading_and_making};
 pub use selftest::{SelfTest, run as selftest};
-pub use user::{User, UserChoice};
+pub use user::{User, UserChoice, group_number};
 
 use files::FileRules;
 use scope_fault::Fault;

@@ -300,6 +300,34 @@ fn owner(writable: &Writable<'_>) -> Option<(User, &'static str)> {
 
 /// Looks up a user and the user's folder in the user database: `query` gets room for an entry, room for its
 /// strings and the length of that, and where to put the entry found.
+/// The number of the group with this name; `None` if there is none.
+///
+/// # Errors
+/// The group database can't be read.
+pub fn group_number(name: &str) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let mut strings = vec![0; ENTRY_BYTES];
+    let mut entry = MaybeUninit::<libc::group>::uninit();
+    let mut found = null_mut();
+    // SAFETY: the name outlives the call, which writes the entry, at most as many bytes of strings as there are, and where
+    // the entry is if it was found.
+    let done = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            strings.len(),
+            &raw mut found,
+        )
+    };
+    match done {
+        0 if found.is_null() => Ok(None),
+        // SAFETY: it was found, so the entry is filled.
+        0 => Ok(Some(unsafe { entry.assume_init() }.gr_gid)),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 fn look_up(
     query: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
 ) -> io::Result<Option<(User, PathBuf)>> {
@@ -334,6 +362,12 @@ mod tests {
         let said = |errno| what_helps("nobody", &writable, &[(0, io::Error::from_raw_os_error(errno))]);
         assert!(said(libc::EACCES).contains("chown -R nobody "), "{}", said(libc::EACCES));
         assert_eq!(said(libc::EROFS), "fix that, or choose another folder");
+    }
+
+    #[test]
+    fn groups_are_found_by_name() {
+        assert_eq!(group_number("root").unwrap(), Some(0));
+        assert_eq!((group_number("no such group").unwrap(), group_number("a\0b").unwrap()), (None, None));
     }
 
     #[test]

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 23] = [
+const LAYERS: [(&str, u8); 24] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
+    ("scope-api", 1),
     ("scope-machine", 1),
     ("scope-folder", 1),
     ("scope-ring", 2),
@@ -31,7 +32,7 @@ const LAYERS: [(&str, u8); 23] = [
     ("scope-doctor", 4),
     ("scope-engine", 5),
     ("scope-config", 6),
-    ("scope-api", 6),
+    ("scope-door", 6),
     ("wirescope", 7),
     ("scope-sim", 7),
     (TESTKIT, 7),
@@ -639,7 +640,7 @@ fn an_arrow_that_points_up_or_sideways_is_found() {
         &["layer 4 depends on 'scope-engine' of layer 5"],
     );
     check(rule("[dependencies]\nscope-stats = { path = \"../scope-stats\" }"), &["'scope-stats' of layer 4"]);
-    check(rule("[dependencies]\nring = { package = \"scope-api\", path = \"x\" }"), &["'scope-api'"]);
+    check(rule("[dependencies]\nring = { package = \"scope-door\", path = \"x\" }"), &["'scope-door'"]);
     check(rule("[dependencies.scope-engine]\nworkspace = true"), &["'scope-engine'"]);
     check(rule("[target.'cfg(unix)'.dependencies]\nscope-engine.workspace = true"), &["'scope-engine'"]);
     check(rule("[build-dependencies]\nwirescope.workspace = true"), &["'wirescope' of layer 7"]);

@@ -63,6 +63,8 @@ pub enum Why<'a> {
     },
     /// Somebody ordered it.
     Hand,
+    /// Somebody ordered it, and said why.
+    Noted(&'a str),
 }
 
 impl fmt::Display for Why<'_> {
@@ -70,6 +72,7 @@ impl fmt::Display for Why<'_> {
         match self {
             Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
             Why::Hand => f.write_str("by hand"),
+            Why::Noted(note) => write!(f, "by hand: {note}"),
         }
     }
 }

@@ -73,6 +73,8 @@ struct Terms {
 #[derive(Debug)]
 struct State {
     disarmed: bool,
+    /// Somebody ordered that it doesn't fire.
+    off: bool,
     /// The latest era in which it was hit; its holdoff speaks of no other.
     era: u64,
     holdoff: Holdoff,
@@ -90,6 +92,7 @@ impl Trigger {
         let (holdoff, counts) = (Holdoff::new(config.holdoff_ns), HitCounts::default());
         let state = State {
             disarmed: false,
+            off: false,
             era: 0,
             holdoff,
             cache: CompileCache::default(),
@@ -111,6 +114,11 @@ impl Trigger {
         HitCounts { rationed: state.cache.rationed(), ..state.counts }
     }
 
+    /// Counts what became of hits of another one that stood in for this one.
+    pub fn add_counts(&self, other: &HitCounts) {
+        self.state.lock().expect("no panic while held").counts.add(other);
+    }
+
     /// The first packets that made no filter.
     pub fn misses(&self) -> Misses {
         self.state.lock().expect("no panic while held").misses.clone()
@@ -118,7 +126,20 @@ impl Trigger {
 
     /// Whether it still fires.
     pub fn armed(&self) -> bool {
-        !self.state.lock().expect("no panic while held").disarmed
+        let state = self.state.lock().expect("no panic while held");
+        !state.disarmed && !state.off
+    }
+
+    /// Somebody orders that it fires, also if it had fired once and was to fire no more; or that it doesn't.
+    pub fn order(&self, armed: bool) {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.off = !armed;
+        state.disarmed &= !armed;
+    }
+
+    /// That it isn't to fire holds no longer, if it was ordered.
+    pub fn forget_order(&self) {
+        self.state.lock().expect("no panic while held").off = false;
     }
 
     /// Decides what becomes of an occurrence, and counts it.
@@ -174,7 +195,7 @@ impl Trigger {
         let Occurrence { at: hit, requester, .. } = *occurrence;
         let Terms { values, shape, key } = *terms;
         let hit_ns = hit.time_ns;
-        if state.disarmed {
+        if state.disarmed || state.off {
             return Some(Verdict::Disarmed);
         }
         let (mut from_ns, to_ns) = self.config.response.span(occurrence);

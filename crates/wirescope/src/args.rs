@@ -73,6 +73,29 @@ pub enum Verb {
     },
     /// Check captures: whether each byte is as it was written, what is missing, and why
     Verify(VerifyArgs),
+    /// Show how a running instance stands
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Status(AskArgs),
+    /// Show the triggers of a running instance
+    Triggers {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: TriggersVerb,
+    },
+    /// Dump now: the last seconds of everything or of a filter, or what a trigger would
+    Fire(FireArgs),
+    /// List, show, get or delete the dumps of a running instance
+    Dumps {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: DumpsVerb,
+    },
+    /// Show what a running instance has lost, by source and reason
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Losses(AskArgs),
+    /// Follow what happens in a running instance, a line for each event
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Watch(AskArgs),
     /// Print a shell's completions
     Completions {
         /// The shell.
@@ -508,6 +531,23 @@ pub struct RunArgs {
     #[arg(long, hide = true, help_heading = "Rights")]
     pub rights_selftest: bool,
 
+    /// The socket at which others ask and order this instance; off: none [default: wirescope.sock in the folder of --out]
+    #[arg(long, value_name = "PATH", help_heading = "Control", allow_hyphen_values = true)]
+    pub control: Option<String>,
+    /// The group whose members may connect, too: NAME or GID [default: only root and the run's own user]
+    #[arg(long, value_name = "NAME", help_heading = "Control", allow_hyphen_values = true)]
+    pub control_group: Option<String>,
+    /// What the members of --control-group may do
+    #[arg(
+        long,
+        value_name = "ROLE",
+        default_value = "viewer",
+        help_heading = "Control",
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = Words(&["viewer", "analyst", "operator", "admin"]))]
+    pub control_role: String,
+
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
@@ -524,6 +564,116 @@ impl RunArgs {
         let files = self.read.iter().map(|path| format!("file:{}", spec::escape(path)));
         given.chain(interfaces).chain(files).collect()
     }
+}
+
+/// Which running instance is asked.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// The instance's socket [default: that of the only instance that this user may ask]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `wirescope triggers`.
+#[derive(Debug, Subcommand)]
+pub enum TriggersVerb {
+    /// List them, with what became of their hits
+    #[command(after_help = help::ASK_EXAMPLES)]
+    List(AskArgs),
+    /// Let one fire, until it is ordered otherwise
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Arm(TriggerArgs),
+    /// Keep one from firing, until it is armed, or the configuration is read again
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Disarm(TriggerArgs),
+}
+
+/// One trigger of a running instance.
+#[derive(Debug, Args)]
+pub struct TriggerArgs {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Which instance.
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// `wirescope fire`.
+#[derive(Debug, Args)]
+#[command(after_help = help::FIRE_EXAMPLES)]
+pub struct FireArgs {
+    /// The trigger to fire, as if its condition held now [default: a dump of its own, by hand]
+    #[arg(value_name = "NAME", conflicts_with_all = ["filter", "before", "after", "note"])]
+    pub name: Option<String>,
+    /// Which packets go into the dump, in the language of tcpdump [default: all]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub filter: Option<String>,
+    /// How far back it reaches, such as 30s [default: --before of the run]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub before: Option<String>,
+    /// How far on [default: 0]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub after: Option<String>,
+    /// Why, in one line: it stands in the dump and in the log
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// Wait until the dump is finished
+    #[arg(long)]
+    pub wait: bool,
+    /// Wait, and write the dump into this new file, too; '-' is standard output
+    #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+    /// Which instance.
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// `wirescope dumps`.
+#[derive(Debug, Subcommand)]
+pub enum DumpsVerb {
+    /// List them, the oldest first
+    #[command(after_help = help::DUMPS_EXAMPLES)]
+    List(AskArgs),
+    /// Show one
+    #[command(after_help = help::DUMPS_EXAMPLES)]
+    Show {
+        /// Its number.
+        #[arg(value_name = "ID")]
+        id: u64,
+        /// Which instance.
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// Get the file of a finished one
+    #[command(after_help = help::DUMPS_EXAMPLES)]
+    Get {
+        /// Its number.
+        #[arg(value_name = "ID")]
+        id: u64,
+        /// The file of this link type, where the dump has several
+        #[arg(long, value_name = "TYPE")]
+        link_type: Option<String>,
+        /// Write it into this new file; '-' is standard output
+        #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "-")]
+        write: PathBuf,
+        /// Which instance.
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// Remove the files of a finished one
+    #[command(after_help = help::DUMPS_EXAMPLES)]
+    Delete {
+        /// Its number.
+        #[arg(value_name = "ID")]
+        id: u64,
+        /// Which instance.
+        #[command(flatten)]
+        ask: AskArgs,
+    },
 }
 
 /// `wirescope demo`.

@@ -296,6 +296,35 @@ Examples:
   wirescope store list --store /srv/ws
 ";
 
+pub const ASK_EXAMPLES: &str = "\
+A running instance answers at its control socket: wirescope.sock in the folder
+of its --out, unless --control says otherwise.
+
+Examples:
+  # how the only instance of this user stands
+  wirescope status
+
+  # of one of several, for a program
+  wirescope status --control /srv/dumps/wirescope.sock --json
+";
+
+pub const FIRE_EXAMPLES: &str = "\
+Exit code 1: the dump is there and lacks something.
+
+Examples:
+  # the last minute of one host, straight into tshark
+  wirescope fire --filter 'host 10.0.0.1' --before 1m -w - | tshark -r -
+
+  # what the trigger called scan would dump now
+  wirescope fire scan --wait
+";
+
+pub const DUMPS_EXAMPLES: &str = "\
+Examples:
+  wirescope dumps list
+  wirescope dumps get 7 -w incident.pcapng
+";
+
 pub const HOLD_EXAMPLES: &str = "\
 A store deletes its oldest files where its bounds ask for that, but none that
 overlaps a held span. Where holds leave no room, storing stops with an alarm.

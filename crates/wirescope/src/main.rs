@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod ask;
 mod bench;
 mod config;
 mod demo;
@@ -79,6 +80,12 @@ fn main() -> ExitCode {
         Verb::Import(args) => import::import(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
         Verb::Verify(args) => verify::verify(&args),
+        Verb::Status(args) => ask::status(&args),
+        Verb::Triggers { what } => ask::triggers(&what),
+        Verb::Fire(args) => ask::fire(&args),
+        Verb::Dumps { what } => ask::dumps(&what),
+        Verb::Losses(args) => ask::losses(&args),
+        Verb::Watch(args) => ask::watch(&args),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };

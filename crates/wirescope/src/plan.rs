@@ -2,6 +2,7 @@
 //! nothing is created.
 
 mod capture;
+mod control;
 pub mod faults;
 mod outputs;
 pub mod places;
@@ -12,6 +13,7 @@ pub mod triggers;
 
 use crate::args::RunArgs;
 use faults::{Faults, of_ring, such_as};
+use scope_api::Role;
 use scope_config::Settings;
 use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
@@ -59,6 +61,8 @@ pub struct Planned {
     pub segments: (usize, usize),
     /// The settings that it was made of.
     pub settings: Settings,
+    /// What the members of the control socket's group may do.
+    pub control_role: Role,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -151,6 +155,7 @@ fn plan_with(
     let exit_after = outputs::exit_after(args, &mut faults);
     let (folder, dump) = outputs::plan(args, look, look == at_sources, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
+    let (control, control_role) = control::plan(args, folder.as_deref(), look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
             flags: "write json, or omit the flag for plain text".to_string(),
@@ -199,6 +204,7 @@ fn plan_with(
         dump,
         store,
         ring_out,
+        control: control.filter(|_| look == at_sources),
         config: args.settings.to_toml(),
         rights: Some(rights),
     };
@@ -212,6 +218,7 @@ fn plan_with(
     Ok(Planned {
         run: RunPlan { fixed, live },
         segments,
+        control_role,
         settings: args.settings.clone(),
         json: args.summary.is_some(),
         stdout_taken,

@@ -6,6 +6,7 @@ use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
+use scope_door::Settings;
 use scope_engine::control::Unsent;
 use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
@@ -15,6 +16,7 @@ use scope_source::synth::{Size, SynthOptions};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// Rate that is assumed where none is known, bits/s.
@@ -44,11 +46,22 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
         let fault = Fault::of("config").error(&error);
         return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));
     }
-    if let Err(error) = listen(control, reload) {
-        let fault = Fault::of_thing("signals").error(&error);
-        return Ended::Refused(fault.cause(format!("can't be handled: {error}")));
-    }
-    let teller = Teller::new(planned.verbose, words::ready(&planned.run));
+    let reload = match listen(control, reload) {
+        Ok(reload) => reload,
+        Err(error) => {
+            let fault = Fault::of_thing("signals").error(&error);
+            return Ended::Refused(fault.cause(format!("can't be handled: {error}")));
+        }
+    };
+    let door = Settings {
+        group: planned.run.fixed.control.as_ref().and_then(|control| control.group),
+        role: planned.control_role,
+        reload,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        config: planned.run.fixed.config.clone(),
+        vlan: planned.run.fixed.vlan,
+    };
+    let teller = Teller::new(planned.verbose, words::ready(&planned.run)).with_door(control, door);
     if planned.verbose {
         teller.note("configuration of this run:");
         for line in planned.run.fixed.config.lines() {
@@ -66,6 +79,7 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
     }
     let ended = scope_engine::run(planned.run, control, &teller);
     teller.clear();
+    teller.close_door();
     // Its log says so already: the thread of the signals ends the process, and nobody tells another end.
     while control.ends_at_once() {
         std::thread::park();
@@ -85,10 +99,11 @@ pub fn kept_promises(summary: &Summary) -> bool {
 /// From here on SIGINT and SIGTERM stop the run, the second time at once; SIGUSR1 fires by hand; SIGHUP goes
 /// on in a new log where that was moved, and reads the configuration file again, where there is one; SIGCONT
 /// is noted in the log.
-fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<()> {
+/// What comes back wakes whoever reads that file.
+fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<Option<SyncSender<()>>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCONT])?;
     let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
-    let control = control.clone();
+    let (control, wake) = (control.clone(), reload.clone());
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
         let mut stopped: Option<Instant> = None;
         for signal in signals.forever() {
@@ -115,7 +130,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<(
             }
         }
     })?;
-    Ok(())
+    Ok(wake)
 }
 
 /// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind

@@ -4,15 +4,17 @@
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use scope_door::{Door, Settings};
 use scope_engine::service::Service;
-use scope_engine::{DumpSummary, Status, Watch};
+use scope_engine::{Control, DumpSummary, Opening, Status, Watch};
+use scope_events::event;
 use scope_rights::Rights;
 use scope_ring::RingMemory;
 use scope_spelling::printable::printable;
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where standard error is no terminal, a status line comes so often.
@@ -33,6 +35,9 @@ pub struct Teller {
     service: Option<Service>,
     started: AtomicBool,
     shown: Mutex<Shown>,
+    /// How the door is to be, until the run can be asked.
+    doorway: Mutex<Option<(Arc<Control>, Settings)>>,
+    door: Mutex<Option<Door>>,
 }
 
 /// What stands on the terminal, and when something was told last.
@@ -60,7 +65,31 @@ impl Teller {
             say(Level::Warning, &format!("NOTIFY_SOCKET: {error}: the service manager gets no reports"));
         }
         let service = service.ok().flatten();
-        Teller { verbose, ready, bars, service, started: AtomicBool::new(false), shown: Mutex::new(shown) }
+        let (started, shown) = (AtomicBool::new(false), Mutex::new(shown));
+        Teller {
+            verbose,
+            ready,
+            bars,
+            service,
+            started,
+            shown,
+            doorway: Mutex::default(),
+            door: Mutex::default(),
+        }
+    }
+
+    /// The same, which others can ask at the run's control socket, if it has one.
+    pub fn with_door(self, control: &Arc<Control>, settings: Settings) -> Teller {
+        Teller { doorway: Mutex::new(Some((control.clone(), settings))), ..self }
+    }
+
+    /// Nobody is let in any more; answers that are under way have a moment.
+    pub fn close_door(&self) {
+        drop(self.door().take());
+    }
+
+    fn door(&self) -> MutexGuard<'_, Option<Door>> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether capture has begun.
@@ -154,6 +183,21 @@ impl Watch for Teller {
         }
     }
 
+    fn opening(&self, opening: Opening<'_>) {
+        let doorway = self.doorway.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((control, settings)) = doorway else { return };
+        match Door::open(&opening, &control, settings) {
+            Ok(door) => *self.door() = Some(door),
+            Err(error) => {
+                self.warning(&format!("{}: can't be listened at: {error}", opening.socket.path().display()))
+            }
+        }
+    }
+
+    fn facts(&self, facts: &event::Status) {
+        self.door().iter().for_each(|door| door.facts(facts));
+    }
+
     fn reloading(&self) {
         if let Some(service) = &self.service {
             service.reloading();
@@ -167,6 +211,7 @@ impl Watch for Teller {
     }
 
     fn stopping(&self) {
+        self.door().iter().for_each(Door::stopping);
         if let Some(service) = &self.service {
             service.stopping();
         }
@@ -177,6 +222,7 @@ impl Watch for Teller {
     }
 
     fn status(&self, status: &Status) {
+        self.door().iter().for_each(|door| door.status(status));
         let line = words::status(status);
         if let Some(service) = &self.service {
             service.status(status, &line);
@@ -209,6 +255,7 @@ impl Watch for Teller {
     }
 
     fn dump(&self, report: &DumpSummary) {
+        self.door().iter().for_each(|door| door.dump(report));
         let line = words::dump(report);
         let level = if report.has_failed() { Level::Warning } else { Level::Info };
         if speech::is_json() {

@@ -397,6 +397,7 @@ fn an_order_is_held_off_by_no_holdoff_of_packets_and_holds_none_off() {
 fn what_happened_becomes_words_where_somebody_reads_it() {
     assert_eq!(Why::Packet { bytes: 60, interface: "eth0" }.to_string(), "by a packet of 60 bytes on eth0");
     assert_eq!(Why::Hand.to_string(), "by hand");
+    assert_eq!(Why::Noted("ticket 7").to_string(), "by hand: ticket 7");
 }
 
 #[test]

@@ -16,7 +16,8 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 7] = ["out", "ring-out", "write", "exec", "exec-write", "user", "store"];
+const ANY_TEXT: [&str; 9] =
+    ["out", "ring-out", "write", "exec", "exec-write", "user", "store", "control", "control-group"];
 
 /// The settings of a text in the file "t.toml".
 fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
@@ -451,6 +452,9 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("store-chain", "true"),
         ("status-every", "3"),
         ("user", "\"nobody\""),
+        ("control", "\"off\""),
+        ("control-group", "\"root\""),
+        ("control-role", "\"admin\""),
         ("quiet", "true"),
         ("log-format", "\"json\""),
     ];

@@ -187,7 +187,10 @@ pub fn of_ring(error: &RingError, entries: &[SourceEntry]) -> Fault {
 /// Why the engine can't begin, or goes no further.
 pub fn of_engine(error: EngineError) -> Fault {
     match error {
-        EngineError::Source(fault) | EngineError::Exec(fault) | EngineError::Store(fault) => fault,
+        EngineError::Source(fault)
+        | EngineError::Exec(fault)
+        | EngineError::Control(fault)
+        | EngineError::Store(fault) => fault,
         EngineError::Ring(error) => of_ring(&error, &[]),
         EngineError::Rights(error) => error.fault(),
         EngineError::System { place, cause } => Fault::of_thing(place).error(&cause),

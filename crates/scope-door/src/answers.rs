@@ -1,0 +1,257 @@
+//! Each route's answer, made of what the run has published.
+
+use crate::audit::AUDIT_FILE;
+use crate::body::{Body, json, text};
+use crate::state::{Phase, Published, State};
+use crate::{document, file, firing, follow, metrics};
+use http::{HeaderMap, Response, StatusCode};
+use scope_api::fire::Fire;
+use scope_api::routes::Action;
+use scope_api::{Problem, Role};
+use scope_engine::{LaneStatus, TriggerStatus};
+use scope_events::now_ns;
+use scope_spelling::time::iso;
+use serde_json::{Map, Value, json};
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// A request, understood as far as all routes have in common.
+pub(crate) struct Asked {
+    pub action: Action,
+    /// What whoever asks may do.
+    pub role: Role,
+    pub parameters: Vec<String>,
+    pub query: Vec<(String, String)>,
+    /// `Null`: there was none.
+    pub body: Value,
+    pub headers: HeaderMap,
+}
+
+/// The answer.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
+    let Asked { action, role, mut parameters, query, body, headers } = asked;
+    let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses);
+    if let Some((key, _)) = query.first().filter(|_| !takes_query) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
+    }
+    let takes_body = matches!(action, Action::Fire | Action::FireTrigger);
+    if !body.is_null() && !takes_body {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "nothing is said in it")
+            .at("body")
+            .remedy("omit it"));
+    }
+    let first = parameters.pop().unwrap_or_default();
+    let now = || state.now();
+    let ok = |value: Value| Ok(json(StatusCode::OK, &value));
+    match action {
+        Action::Live => ok(json!({"live": true})),
+        Action::Ready => {
+            let phase = now().phase;
+            let status = match phase {
+                Phase::Capturing => StatusCode::OK,
+                Phase::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            Ok(json(status, &json!({"ready": phase == Phase::Capturing, "state": phase.word()})))
+        }
+        Action::Version => ok(json!({"version": state.version, "run": state.run, "api": "v1"})),
+        Action::Status => ok(status(state, &now())),
+        Action::Sources => {
+            let Published { status, facts, .. } = now();
+            let interfaces: Vec<Value> = scope_engine::summary::interfaces(&status.interfaces);
+            ok(json!({"sources": facts["sources"], "interfaces": interfaces, "nic": facts["nic"]}))
+        }
+        Action::Ring => ok(ring(&now())),
+        Action::Stores => ok(json!({"stores": now().facts["stores"]})),
+        Action::Losses if query.is_empty() => ok(losses(&now())),
+        Action::Losses => ok(state.losses.steps(&query, now_ns())?),
+        Action::Config => ok(json!({"toml": state.config})),
+        Action::Triggers => {
+            let triggers: Vec<Value> = now().status.triggers.iter().map(trigger).collect();
+            ok(json!({"triggers": triggers}))
+        }
+        Action::Trigger => {
+            let published = now();
+            let found = published.status.triggers.iter().find(|trigger| trigger.config.name == first);
+            let cause = || format!("there is no trigger '{first}'");
+            found.map(trigger).map_or_else(
+                || Err(Problem::new(StatusCode::NOT_FOUND, cause()).at("name")),
+                |trigger| Ok(json(StatusCode::OK, &trigger)),
+            )
+        }
+        Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?).await,
+        Action::Fire => firing::by_hand(state, Fire::read(&body)?).await,
+        Action::ArmTrigger => firing::arm(state, first, true).await,
+        Action::DisarmTrigger => firing::arm(state, first, false).await,
+        Action::Audit => audit(state, &headers).await,
+        Action::Dumps => ok(state.dumps.page(&query)?),
+        Action::Dump => match state.dumps.get(&first)? {
+            Ok(finished) => Ok(json(StatusCode::OK, &finished.facts)),
+            Err(open) => Ok(json(StatusCode::OK, &open)),
+        },
+        Action::DumpFile => dump_file(state, &first, &query, &headers).await,
+        Action::DeleteDump => delete(state, &first).await,
+        Action::Events => follow::answer(state, role, &headers),
+        Action::Reload => reload(state),
+        Action::Metrics => Ok(text(metrics::MEDIA_TYPE, metrics::text(state))),
+        Action::OpenApi => ok(document::openapi()),
+    }
+}
+
+/// The facts of a status line, and how far the run is.
+fn status(state: &State, published: &Published) -> Value {
+    let mut object = match &*published.facts {
+        Value::Object(facts) => facts.clone(),
+        _ => Map::new(),
+    };
+    let dumps_open = published.status.dumps_open;
+    let own = [
+        ("run", json!(state.run)),
+        ("version", json!(state.version)),
+        ("state", json!(published.phase.word())),
+        ("dumps_open", json!(dumps_open)),
+        ("adds_up", json!(published.status.adds_up)),
+        ("triggers", json!(published.status.triggers.len())),
+    ];
+    object.extend(own.map(|(key, value)| (key.to_string(), value)));
+    Value::Object(object)
+}
+
+fn ring(published: &Published) -> Value {
+    let lane = |(number, lane): (usize, &LaneStatus)| {
+        json!({
+            "lane": number, "link_type": lane.link_type.name(), "segments": lane.segments,
+            "bytes": lane.bytes, "oldest": lane.oldest_ns.map(iso),
+        })
+    };
+    let lanes: Vec<Value> = published.status.lanes.iter().enumerate().map(lane).collect();
+    json!({"depth_ns": published.status.depth_ns, "lanes": lanes})
+}
+
+/// What was lost since the run began.
+fn losses(published: &Published) -> Value {
+    let facts = &published.facts;
+    let source = |source: &Value| {
+        json!({
+            "source": source["source"], "worker": source["worker"], "offered": source["offered"],
+            "kernel_dropped": source["kernel_dropped"], "unreadable": source["unreadable"],
+        })
+    };
+    let sources: Vec<Value> = facts["sources"].as_array().into_iter().flatten().map(source).collect();
+    let store =
+        |store: &Value| json!({"path": store["path"], "missed": store["missed"], "behind": store["behind"]});
+    let stores: Vec<Value> = facts["stores"].as_array().into_iter().flatten().map(store).collect();
+    json!({"dropped": facts["dropped"], "sources": sources, "stores": stores, "late": facts["late"]})
+}
+
+fn trigger(trigger: &TriggerStatus) -> Value {
+    let TriggerStatus { config, armed, counts } = trigger;
+    let hits: Map<String, Value> =
+        counts.each().iter().map(|(word, hits)| (word.to_string(), json!(hits))).collect();
+    let filter = config.condition.filter().map(|filter| filter.text().to_string());
+    let dump = config.response.template.as_ref().map(|template| template.text().to_string());
+    json!({
+        "name": config.name, "condition": if filter.is_some() { "filter" } else { "hand" },
+        "filter": filter, "dump": dump, "before_ns": config.response.before_ns,
+        "after_ns": config.response.after_ns, "holdoff_ns": config.holdoff_ns,
+        "holdoff_key": config.holdoff_key.as_ref().map(|key| key.text().to_string()),
+        "single": config.single, "armed": armed, "hits": hits,
+    })
+}
+
+/// A finished dump's files, by their names in the folder.
+fn files(state: &State, id: &str) -> Result<Arc<[OsString]>, Problem> {
+    match state.dumps.get(id)? {
+        Ok(finished) => Ok(finished.files),
+        Err(_) => {
+            let problem = Problem::new(StatusCode::CONFLICT, format!("dump {id} isn't finished"));
+            Err(problem.at("id").remedy("wait for it: GET /api/v1/events says when it is"))
+        }
+    }
+}
+
+async fn dump_file(
+    state: &Arc<State>,
+    id: &str,
+    query: &[(String, String)],
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let files = files(state, id)?;
+    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
+    let name = match query {
+        [] => files.first(),
+        [(key, link_type)] if key == "link_type" => {
+            let ending = format!("_{}.", link_type.to_uppercase());
+            files.iter().find(|name| name.to_string_lossy().contains(&ending)).or_else(|| {
+                // The first one's name doesn't say its link type.
+                files.first().filter(|_| files.len() == 1)
+            })
+        }
+        [(key, _), ..] => {
+            let problem = Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key);
+            return Err(problem.remedy("there is: link_type, once"));
+        }
+    };
+    let Some((folder, name)) = state.folder.clone().zip(name.cloned()) else {
+        return Err(gone(format!("dump {id} has no such file in the folder of this run's dumps")));
+    };
+    let headers = headers.clone();
+    let opened = tokio::task::spawn_blocking(move || folder.existing(&name, false).map(|file| (file, name)));
+    match opened.await {
+        Ok(Ok((Some(file), name))) => file::answer(file, &name, &headers),
+        Ok(Ok((None, name))) => Err(gone(format!("{} was removed or moved", name.to_string_lossy()))),
+        Ok(Err(error)) => Err(gone(error.to_string())),
+        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
+    }
+}
+
+/// The audit's file as it is now.
+async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
+    let none = || Problem::new(StatusCode::NOT_FOUND, "nothing was written into an audit yet").at("file");
+    let folder = state.folder.clone().ok_or_else(none)?;
+    let name = OsStr::new(AUDIT_FILE);
+    match tokio::task::spawn_blocking(move || folder.existing(name, false)).await {
+        Ok(Ok(Some(file))) => file::answer(file, name, headers),
+        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
+        _ => Err(none()),
+    }
+}
+
+/// Removes a finished dump's files.
+async fn delete(state: &Arc<State>, id: &str) -> Result<Response<Body>, Problem> {
+    let files = files(state, id)?;
+    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
+    let Some(folder) = state.folder.clone().filter(|_| !files.is_empty()) else {
+        return Err(gone(format!("dump {id} has no file in the folder of this run's dumps")));
+    };
+    let removed = tokio::task::spawn_blocking(move || {
+        let mut removed = Vec::new();
+        for name in files.iter() {
+            if folder.existing(name, false)?.is_some() {
+                folder.remove(name)?;
+                removed.push(name.to_string_lossy().into_owned());
+            }
+        }
+        Ok::<_, std::io::Error>(removed)
+    });
+    match removed.await {
+        Ok(Ok(removed)) if removed.is_empty() => {
+            Err(gone(format!("the files of dump {id} are gone already")))
+        }
+        Ok(Ok(removed)) => Ok(json(StatusCode::OK, &json!({"removed": removed}))),
+        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
+        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
+    }
+}
+
+/// Has the configuration file read again; what comes of it is an event.
+fn reload(state: &State) -> Result<Response<Body>, Problem> {
+    let Some(wake) = &state.reload else {
+        let problem = Problem::new(StatusCode::CONFLICT, "this run has no configuration file");
+        return Err(problem.remedy("start it with --config FILE"));
+    };
+    let _ = wake.try_send(()); // one that waits already is as good as two
+    Ok(json(StatusCode::ACCEPTED, &json!({"reload": "ordered"})))
+}

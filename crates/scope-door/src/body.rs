@@ -1,0 +1,85 @@
+//! Bodies of answers: whole texts, or pieces as they come.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use scope_api::Problem;
+use scope_api::problem::MEDIA_TYPE;
+use serde_json::Value;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc::Receiver;
+
+/// A body.
+pub(crate) enum Body {
+    /// All of it; `None`: it is out.
+    Whole(Option<Bytes>),
+    /// Pieces, until the sender has gone, and how many bytes are still to come, where that is known.
+    Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut *self {
+            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Pieces(pieces, left) => pieces.poll_recv(context).map(|piece| {
+                let piece = piece?;
+                if let (Ok(bytes), Some(left)) = (&piece, left) {
+                    *left = left.saturating_sub(bytes.len() as u64);
+                }
+                Some(piece.map(Frame::data))
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None) | Body::Pieces(_, Some(0)))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
+            Body::Pieces(_, None) => SizeHint::default(),
+        }
+    }
+}
+
+/// A text of this media type.
+pub(crate) fn text(media_type: &'static str, text: String) -> Response<Body> {
+    let mut answer = Response::new(Body::Whole(Some(text.into())));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// A JSON value.
+pub(crate) fn json(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut answer = text("application/json", format!("{value}\n"));
+    *answer.status_mut() = status;
+    answer
+}
+
+/// A refusal.
+pub(crate) fn refusal(problem: &Problem) -> Response<Body> {
+    let mut answer = json(problem.status, &problem.json());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    if let Some(seconds) = problem.retry_after_s {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if let Ok(methods) = HeaderValue::from_str(&problem.allow.join(", "))
+        && !problem.allow.is_empty()
+    {
+        headers.insert(http::header::ALLOW, methods);
+    }
+    answer
+}

@@ -1,0 +1,138 @@
+//! The API as an OpenAPI 3.1 document, made of the table of routes.
+
+use scope_api::PREFIX;
+use scope_api::problem::MEDIA_TYPE;
+use scope_api::routes::{Action, ROUTES, Route};
+use serde_json::{Map, Value, json};
+
+/// The document.
+pub fn openapi() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(format!("{PREFIX}/{}", route.path)).or_insert_with(|| json!({}));
+        path[route.method.to_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Wirescope",
+            "version": "1",
+            "description": "Ask and order a running instance. Who may what: x-role names the weakest role that may ask.",
+            "license": {"name": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "http://localhost", "description": "the instance's Unix socket"}],
+        "paths": paths,
+        "components": {"schemas": {"Problem": problem(), "Fire": fire()}},
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let named =
+        |name: &str, kind: Value| json!({"name": name, "in": "path", "required": true, "schema": kind});
+    let mut parameters = Vec::new();
+    if route.path.contains("{id}") {
+        parameters.push(named("id", json!({"type": "integer", "minimum": 1})));
+    }
+    if route.path.contains("{name}") {
+        parameters.push(named("name", json!({"type": "string"})));
+    }
+    let asked =
+        |name: &str, kind: Value| json!({"name": name, "in": "query", "required": false, "schema": kind});
+    match route.action {
+        Action::Dumps => parameters.extend([
+            asked("limit", json!({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100})),
+            asked("after", json!({"type": "integer", "minimum": 0})),
+            asked("trigger", json!({"type": "string"})),
+            asked("complete", json!({"type": "boolean"})),
+        ]),
+        Action::Losses => {
+            parameters.extend(["from", "to", "step"].map(|name| asked(name, json!({"type": "string"}))));
+        }
+        Action::DumpFile => parameters.push(asked("link_type", json!({"type": "string"}))),
+        _ => {}
+    }
+    let object = json!({"application/json": {"schema": {"type": "object"}}});
+    let kind = match route.action {
+        Action::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        Action::Metrics => json!({"text/plain": {"schema": {"type": "string"}}}),
+        Action::Audit => json!({"application/jsonl": {"schema": {"type": "string"}}}),
+        Action::DumpFile => {
+            let bytes = json!({"schema": {"type": "string", "format": "binary"}});
+            json!({"application/x-pcapng": bytes, "application/vnd.tcpdump.pcap": bytes})
+        }
+        _ => object,
+    };
+    let statuses: &[&str] = match route.action {
+        Action::Fire | Action::FireTrigger => &["200", "202"],
+        Action::Reload => &["202"],
+        Action::DumpFile => &["200", "206", "304"],
+        Action::Ready => &["200", "503"],
+        _ => &["200"],
+    };
+    let mut responses: Map<String, Value> = statuses
+        .iter()
+        .map(|status| (status.to_string(), json!({"description": route.what, "content": kind})))
+        .collect();
+    let problem = json!({MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}});
+    responses
+        .insert("default".to_string(), json!({"description": "Why there is no answer.", "content": problem}));
+    let mut operation = json!({
+        "operationId": format!("{:?}", route.action),
+        "summary": route.what,
+        "x-role": route.role.word(),
+        "parameters": parameters,
+        "responses": responses,
+    });
+    if matches!(route.action, Action::Fire | Action::FireTrigger) {
+        let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Fire"}}});
+        operation["requestBody"] = json!({"required": false, "content": schema});
+    }
+    operation
+}
+
+fn problem() -> Value {
+    let text = json!({"type": "string"});
+    let fault = json!({"type": "object", "required": ["cause"],
+        "properties": {"place": text, "cause": text, "remedy": text}});
+    json!({
+        "type": "object", "required": ["type", "title", "status", "detail", "faults"],
+        "properties": {
+            "type": text, "title": text, "status": {"type": "integer"}, "detail": text,
+            "faults": {"type": "array", "items": fault},
+        },
+    })
+}
+
+fn fire() -> Value {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    json!({
+        "type": "object", "additionalProperties": false,
+        "properties": {
+            "filter": text("which packets go into the dump, in the language of tcpdump; missing: all"),
+            "before": text("how far back the window reaches, such as 30s"),
+            "after": text("how far on"),
+            "note": text("why, in one line"),
+            "wait": {"type": "boolean", "description": "the answer comes when the dump is finished"},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_each_route_with_its_role_and_no_other() {
+        let document = openapi();
+        let paths = document["paths"].as_object().unwrap();
+        let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
+        assert_eq!(operations, ROUTES.len());
+        for route in ROUTES {
+            let operation = &paths[&format!("{PREFIX}/{}", route.path)][route.method.to_lowercase()];
+            assert_eq!(operation["x-role"], route.role.word(), "{route}");
+            let named = operation["parameters"].as_array().unwrap();
+            let in_path = named.iter().filter(|parameter| parameter["in"] == "path").count();
+            assert_eq!(in_path, route.path.matches('{').count(), "{route}");
+        }
+    }
+}

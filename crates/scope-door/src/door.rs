@@ -1,0 +1,106 @@
+//! The thread of a door, from the run's begin to its end.
+
+use crate::peer::Rules;
+use crate::serving;
+use crate::state::State;
+use scope_api::Role;
+use scope_engine::{Control, DumpSummary, Opening, Status};
+use scope_events::event;
+use scope_filter::VlanRule;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+
+/// Threads for what waits: orders, files.
+const WAITING_MAX: usize = 16;
+/// So long whatever waits in a thread may go on behind all connections.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How a door is to be.
+pub struct Settings {
+    /// The group whose members may connect, if one may.
+    pub group: Option<u32>,
+    /// What they may do.
+    pub role: Role,
+    /// Wakes whoever reads the configuration file again; `None`: there is no file.
+    pub reload: Option<SyncSender<()>>,
+    /// This program, in words.
+    pub version: String,
+    /// The configuration that reproduces the run.
+    pub config: String,
+    /// How filters see VLAN tags.
+    pub vlan: VlanRule,
+}
+
+/// An open door. What the run's main thread tells it here, it answers to whoever asks.
+pub struct Door {
+    state: Arc<State>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Door {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no means to wait.
+    pub fn open(opening: &Opening<'_>, control: &Arc<Control>, settings: Settings) -> io::Result<Door> {
+        let rules = Rules { user: opening.socket.user(), group: settings.group, role: settings.role };
+        let listener = opening.socket.listener()?;
+        let state = Arc::new(State::new(opening, control.clone(), settings));
+        let (stop, stopped) = watch::channel(false);
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(WAITING_MAX)
+            .build()?;
+        let served = state.clone();
+        let thread = std::thread::Builder::new().name("door".to_string()).spawn(move || {
+            runtime.block_on(async {
+                // It fails only where the listener is none, and then nobody can come in.
+                if let Ok(listener) = UnixListener::from_std(listener) {
+                    serving::serve(listener, &served, rules, stopped).await;
+                }
+            });
+            runtime.shutdown_timeout(PATIENCE);
+        })?;
+        Ok(Door { state, stop, thread: Some(thread) })
+    }
+
+    /// Once a second.
+    pub fn status(&self, status: &Status) {
+        self.state.publish_status(status);
+    }
+
+    /// The same as the log has it.
+    pub fn facts(&self, facts: &event::Status) {
+        self.state.publish_facts(facts);
+    }
+
+    /// A dump is finished.
+    pub fn dump(&self, report: &DumpSummary) {
+        self.state.dumps.finished(report);
+        self.state.changed.notify_waiters();
+    }
+
+    /// The sources are told to stop, or have ended.
+    pub fn stopping(&self) {
+        self.state.stopping();
+    }
+}
+
+impl Drop for Door {
+    /// The run is over: what is under way may go on for a moment, and nobody else comes in.
+    fn drop(&mut self) {
+        self.state.end();
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

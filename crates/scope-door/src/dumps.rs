@@ -1,0 +1,208 @@
+//! The dumps of a run, as answers show them: those that are finished as the log has them, and those that are open.
+
+use http::StatusCode;
+use scope_api::Problem;
+use scope_engine::{DumpStatus, DumpSummary, summary};
+use scope_events::Fact;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Finished dumps that are known at most; the oldest are forgotten, and their files stay.
+const FINISHED_MAX: usize = 10_000;
+/// Dumps of one answer, unless it is asked for another number, and at most.
+const PAGE: u64 = 100;
+const PAGE_MAX: u64 = 1000;
+
+/// A finished dump.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished {
+    /// As the log has it, with its state.
+    pub facts: Arc<Value>,
+    /// Names of its files in the folder of the run's dumps, and the link type that each says.
+    pub files: Arc<[OsString]>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Dumps(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    finished: BTreeMap<u64, Finished>,
+    open: BTreeMap<u64, Value>,
+    /// The newest that was forgotten.
+    forgotten: u64,
+}
+
+impl Dumps {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One is finished.
+    pub(crate) fn finished(&self, report: &DumpSummary) {
+        let mut facts = summary::dump(report).write();
+        if let Some(object) = facts.as_object_mut() {
+            object.insert("state".to_string(), json!("finished"));
+        }
+        let files = report.paths.iter().filter_map(|path| path.file_name()).map(OsString::from).collect();
+        let mut known = self.lock();
+        known.open.remove(&report.id);
+        known.finished.insert(report.id, Finished { facts: Arc::new(facts), files });
+        if known.finished.len() > FINISHED_MAX
+            && let Some((forgotten, _)) = known.finished.pop_first()
+        {
+            known.forgotten = known.forgotten.max(forgotten);
+        }
+    }
+
+    /// Those that are being made now.
+    pub(crate) fn open_now(&self, open: &[DumpStatus]) {
+        let entry = |dump: &DumpStatus| {
+            let value = json!({
+                "id": dump.id, "state": "open", "trigger": dump.trigger, "packets": dump.packets,
+                "lag_ns": dump.lag_ns,
+            });
+            (dump.id, value)
+        };
+        let mut known = self.lock();
+        let open = open.iter().map(entry).filter(|(id, _)| !known.finished.contains_key(id)).collect();
+        known.open = open;
+    }
+
+    /// One has begun.
+    pub(crate) fn begun(&self, id: u64, trigger: &str) {
+        let mut known = self.lock();
+        if !known.finished.contains_key(&id) {
+            let value = json!({"id": id, "state": "open", "trigger": trigger, "packets": 0, "lag_ns": null});
+            known.open.entry(id).or_insert(value);
+        }
+    }
+
+    /// One that is finished; `None`: it isn't, or there is none.
+    pub(crate) fn get_finished(&self, id: u64) -> Option<Finished> {
+        self.lock().finished.get(&id).cloned()
+    }
+
+    /// One.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn get(&self, id: &str) -> Result<Result<Finished, Value>, Problem> {
+        let none = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("id");
+        let Ok(id) = id.parse::<u64>() else { return Err(none(format!("'{id}' is no number of a dump"))) };
+        let known = self.lock();
+        match (known.finished.get(&id), known.open.get(&id)) {
+            (Some(finished), _) => Ok(Ok(finished.clone())),
+            (None, Some(open)) => Ok(Err(open.clone())),
+            (None, None) if (1..=known.forgotten).contains(&id) => {
+                let cause = format!("dump {id} is one of the oldest, of which nothing is known any more");
+                Err(none(cause).remedy("look for it in the log"))
+            }
+            (None, None) => Err(none(format!("this run has no dump {id}"))),
+        }
+    }
+
+    /// A page of them, the oldest first, for these parameters of a query.
+    ///
+    /// # Errors
+    /// A parameter can't be meant.
+    pub(crate) fn page(&self, query: &[(String, String)]) -> Result<Value, Problem> {
+        let bad = |key: &str, cause: String| Problem::new(StatusCode::BAD_REQUEST, cause).at(key);
+        let (mut limit, mut after, mut trigger, mut complete) = (PAGE, 0, None, None);
+        for (key, value) in query {
+            let number = || value.parse::<u64>().map_err(|_| bad(key, format!("'{value}' is no number")));
+            match key.as_str() {
+                "limit" => limit = number()?,
+                "after" => after = number()?,
+                "trigger" => trigger = Some(value.as_str()),
+                "complete" => match value.as_str() {
+                    "true" => complete = Some(true),
+                    "false" => complete = Some(false),
+                    _ => return Err(bad(key, format!("'{value}' is neither true nor false"))),
+                },
+                _ => {
+                    let problem = bad(key, "there is no such parameter".to_string());
+                    return Err(problem.remedy("there are: limit, after, trigger, complete"));
+                }
+            }
+        }
+        if !(1..=PAGE_MAX).contains(&limit) {
+            return Err(bad("limit", format!("{limit} is not from 1 to {PAGE_MAX}")));
+        }
+        let known = self.lock();
+        let finished = known.finished.iter().map(|(id, dump)| (*id, &*dump.facts));
+        let all: BTreeMap<u64, &Value> = finished
+            .chain(known.open.iter().map(|(id, open)| (*id, open)))
+            .filter(|(id, _)| *id > after)
+            .collect();
+        let is_wanted = |dump: &Value| {
+            trigger.is_none_or(|name| dump["trigger"] == name)
+                && complete.is_none_or(|complete| dump["complete"] == complete)
+        };
+        let mut wanted = all.into_iter().filter(|(_, dump)| is_wanted(dump));
+        let page: Vec<(u64, &Value)> = wanted.by_ref().take(limit as usize).collect();
+        let next = wanted.next().and(page.last()).map(|(id, _)| *id);
+        let dumps: Vec<&Value> = page.into_iter().map(|(_, dump)| dump).collect();
+        Ok(json!({ "dumps": dumps, "next": next }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dumps() -> Dumps {
+        let dumps = Dumps::default();
+        for id in 1..=5u64 {
+            let trigger = if id % 2 == 0 { "even" } else { "odd" };
+            dumps.finished(&DumpSummary {
+                id,
+                trigger: trigger.into(),
+                complete: id != 3,
+                ..DumpSummary::default()
+            });
+        }
+        dumps.begun(6, "even");
+        dumps
+    }
+
+    fn ids(dumps: &Dumps, query: &[(&str, &str)]) -> (Vec<u64>, Value) {
+        let query: Vec<(String, String)> =
+            query.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let page = dumps.page(&query).unwrap();
+        (
+            page["dumps"].as_array().unwrap().iter().map(|dump| dump["id"].as_u64().unwrap()).collect(),
+            page["next"].clone(),
+        )
+    }
+
+    #[test]
+    fn pages_follow_each_other_without_a_hole() {
+        let dumps = dumps();
+        assert_eq!(ids(&dumps, &[]), (vec![1, 2, 3, 4, 5, 6], Value::Null));
+        assert_eq!(ids(&dumps, &[("limit", "2")]), (vec![1, 2], json!(2)));
+        assert_eq!(ids(&dumps, &[("limit", "2"), ("after", "2")]), (vec![3, 4], json!(4)));
+        assert_eq!(ids(&dumps, &[("trigger", "even")]), (vec![2, 4, 6], Value::Null));
+        assert_eq!(ids(&dumps, &[("complete", "false")]), (vec![3], Value::Null));
+        for (key, value) in
+            [("limit", "0"), ("limit", "1001"), ("after", "x"), ("complete", "1"), ("what", "")]
+        {
+            assert!(dumps.page(&[(key.to_string(), value.to_string())]).is_err(), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn one_is_open_finished_or_not_there() {
+        let dumps = dumps();
+        assert_eq!(dumps.get("5").unwrap().unwrap().facts["state"], "finished");
+        assert_eq!(dumps.get("6").unwrap().unwrap_err()["state"], "open");
+        for id in ["0", "7", "-1", "x", ""] {
+            assert_eq!(dumps.get(id).unwrap_err().status, StatusCode::NOT_FOUND, "{id}");
+        }
+        dumps.open_now(&[]);
+        assert!(dumps.get("6").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! A dump's file, whole or a range of it, as it is read by a thread that may wait.
+
+use crate::body::Body;
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use scope_api::Problem;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use tokio::sync::mpsc::channel;
+
+/// Bytes that are read at once, and pieces that wait for a slow client.
+const PIECE_BYTES: usize = 256 << 10;
+const PIECES_MAX: usize = 4;
+
+/// What of a file is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// From one byte to behind another.
+    Range(u64, u64),
+    /// None of it is there.
+    Nothing,
+}
+
+/// The answer with a file called `name`.
+///
+/// # Errors
+/// It can't be read, or has no such part.
+pub(crate) fn answer(file: File, name: &OsStr, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
+    let broken =
+        |error: io::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file");
+    let facts = file.metadata().map_err(broken)?;
+    let tag =
+        format!("\"{:x}-{:x}-{:x}\"", facts.ino(), facts.len(), facts.mtime_nsec() ^ facts.mtime() << 30);
+    let tag = HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\""));
+    let names = |key| headers.get(key).is_some_and(|value: &HeaderValue| value == tag || value == "*");
+    let mut answer = Response::new(Body::Whole(None));
+    answer.headers_mut().insert(ETAG, tag.clone());
+    if names(IF_NONE_MATCH) {
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(answer);
+    }
+    let is_same = !headers.contains_key(IF_RANGE) || names(IF_RANGE);
+    let range = headers.get(RANGE).filter(|_| is_same).and_then(|range| range.to_str().ok());
+    let (from, to) = match part(range, facts.len()) {
+        Part::Whole => (0, facts.len()),
+        Part::Range(from, to) => {
+            *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let range = format!("bytes {from}-{}/{}", to - 1, facts.len());
+            answer.headers_mut().extend(HeaderValue::from_str(&range).map(|range| (CONTENT_RANGE, range)));
+            (from, to)
+        }
+        Part::Nothing => {
+            let cause = format!("the file has {} bytes", facts.len());
+            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, cause).at("range"));
+        }
+    };
+    let name = name.to_string_lossy().replace(['"', '\\'], "_");
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+    answer.headers_mut().extend(disposition.map(|disposition| (CONTENT_DISPOSITION, disposition)));
+    answer.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let kind = match name.rsplit_once('.') {
+        Some((_, "pcap")) => "application/vnd.tcpdump.pcap",
+        Some((_, "jsonl")) => "application/jsonl",
+        _ => "application/x-pcapng",
+    };
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    *answer.body_mut() = read(file, from, to);
+    Ok(answer)
+}
+
+/// Bytes of a file, read as they are taken.
+fn read(file: File, from: u64, to: u64) -> Body {
+    let (sender, pieces) = channel(PIECES_MAX);
+    tokio::task::spawn_blocking(move || {
+        let mut at = from;
+        while at < to {
+            let mut piece = vec![0; PIECE_BYTES.min((to - at) as usize)];
+            let read = match file.read_at(&mut piece, at) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => {
+                    piece.truncate(bytes);
+                    at += bytes as u64;
+                    Ok(Bytes::from(piece))
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let is_over = read.is_err();
+            if sender.blocking_send(read).is_err() || is_over {
+                return;
+            }
+        }
+    });
+    Body::Pieces(pieces, Some(to - from))
+}
+
+/// The one range that is asked for; several, or what is none, is the whole file, as RFC 9110 allows.
+fn part(range: Option<&str>, len: u64) -> Part {
+    let Some((first, last)) = range
+        .and_then(|range| range.strip_prefix("bytes="))
+        .filter(|range| !range.contains(','))
+        .and_then(|range| range.split_once('-'))
+    else {
+        return Part::Whole;
+    };
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten()
+    };
+    match (number(first), number(last), first.is_empty(), last.is_empty()) {
+        (Some(first), _, false, true) if first < len => Part::Range(first, len),
+        (Some(first), Some(last), false, false) if first <= last && first < len => {
+            Part::Range(first, last.saturating_add(1).min(len))
+        }
+        (_, Some(1..), true, false) if len > 0 => {
+            Part::Range(len.saturating_sub(number(last).unwrap_or(0)), len)
+        }
+        (Some(first), last, false, _) if last.is_none_or(|last| first <= last) => Part::Nothing,
+        (_, Some(0), true, false) => Part::Nothing,
+        _ => Part::Whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_those_of_rfc_9110() {
+        let check = |range: &str, expected| assert_eq!(part(Some(range), 100), expected, "{range}");
+        check("bytes=0-9", Part::Range(0, 10));
+        check("bytes=90-", Part::Range(90, 100));
+        check("bytes=90-1000", Part::Range(90, 100));
+        check("bytes=-10", Part::Range(90, 100));
+        check("bytes=-1000", Part::Range(0, 100));
+        check("bytes=100-", Part::Nothing);
+        check("bytes=100-200", Part::Nothing);
+        check("bytes=-0", Part::Nothing);
+        for odd in ["bytes=9-0", "bytes=0-1,5-6", "lines=1-2", "bytes=a-b", "bytes=", "bytes=-", "bytes=+1-2"]
+        {
+            check(odd, Part::Whole);
+        }
+        assert_eq!(part(None, 100), Part::Whole);
+        assert_eq!(part(Some("bytes=-5"), 0), Part::Whole);
+    }
+}

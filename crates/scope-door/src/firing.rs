@@ -1,0 +1,158 @@
+//! Orders to fire: by hand with a window and a filter of its own, or a trigger as if its condition held now.
+
+use crate::body::{Body, json};
+use crate::state::State;
+use http::header::LOCATION;
+use http::{HeaderValue, Response, StatusCode};
+use scope_api::fire::Fire;
+use scope_api::{PREFIX, Problem};
+use scope_engine::control::{Fired, Unsent};
+use scope_engine::{Order, OwnFire, Refusal, Reply, Which};
+use scope_fault::{Fault, Subject};
+use scope_filter::Filter;
+use scope_spelling::values::parse_duration_ns;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long somebody who waits for a dump is let wait without looking again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When it may be tried again where all places are taken.
+const RETRY_AFTER_S: u64 = 1;
+
+/// Fires by hand.
+///
+/// # Errors
+/// The order can't be meant, or is refused.
+pub(crate) async fn by_hand(state: &Arc<State>, fire: Fire) -> Result<Response<Body>, Problem> {
+    let bad = |faults: &[Fault]| Problem::of_faults(StatusCode::BAD_REQUEST, faults);
+    let mut faults = Vec::new();
+    let mut duration = |key: &'static str, text: &Option<String>| {
+        let text = text.as_ref()?;
+        parse_duration_ns(text)
+            .map_err(|wrong| {
+                let fault = Fault::of(key).with_value(wrong.value).cause(wrong.cause);
+                faults.push(fault.remedy("write e.g. 30s"));
+            })
+            .ok()
+    };
+    let before_ns = duration("before", &fire.before);
+    let after_ns = duration("after", &fire.after).unwrap_or(0);
+    let filter = fire.filter.clone().unwrap_or_default().replace(char::is_control, " ");
+    let types = state.link_types();
+    if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
+        faults.push(error.fault().of_subject(Subject::setting("filter")));
+    }
+    if !faults.is_empty() {
+        return Err(bad(&faults));
+    }
+    let own = OwnFire { filter, before_ns, after_ns, note: fire.note.clone().unwrap_or_default() };
+    fired(state, Which::Own(own), fire.wait).await
+}
+
+/// Fires this trigger.
+///
+/// # Errors
+/// There is none of that name, or the order is refused.
+pub(crate) async fn trigger(
+    state: &Arc<State>,
+    name: String,
+    fire: &Fire,
+) -> Result<Response<Body>, Problem> {
+    if fire.filter.is_some() || fire.before.is_some() || fire.after.is_some() || fire.note.is_some() {
+        let problem = Problem::new(StatusCode::BAD_REQUEST, "a trigger has its own window and filter");
+        return Err(problem.at("body").remedy("send only wait, or fire by hand: POST /api/v1/fire"));
+    }
+    fired(state, Which::Named(name), fire.wait).await
+}
+
+/// Lets a trigger fire, or not.
+///
+/// # Errors
+/// There is none of that name, or the order is refused.
+pub(crate) async fn arm(state: &Arc<State>, trigger: String, armed: bool) -> Result<Response<Body>, Problem> {
+    ordered(state, Order::Arm { trigger: trigger.clone(), armed }).await?;
+    Ok(json(StatusCode::OK, &json!({"trigger": trigger, "armed": armed})))
+}
+
+async fn fired(state: &Arc<State>, which: Which, waits: bool) -> Result<Response<Body>, Problem> {
+    let reply = ordered(state, Order::Fire(which)).await?;
+    let Reply::Fired(mut fired) = reply else {
+        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
+    };
+    let Some(Fired { trigger, verdict, dump }) = fired.pop() else {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such trigger").at("name"));
+    };
+    let Some(id) = dump else { return not_fired(&trigger, verdict) };
+    state.dumps.begun(id, &trigger);
+    let location = HeaderValue::from_str(&format!("{PREFIX}/dumps/{id}"));
+    let mut answer = match waits {
+        false => json(StatusCode::ACCEPTED, &json!({"dump": id, "trigger": trigger, "verdict": verdict})),
+        true => json(StatusCode::OK, &*finished(state, id).await?),
+    };
+    answer.headers_mut().extend(location.map(|location| (LOCATION, location)));
+    Ok(answer)
+}
+
+/// What an occurrence came to that began no dump.
+fn not_fired(trigger: &str, verdict: &str) -> Result<Response<Body>, Problem> {
+    if verdict == "extended" {
+        return Ok(json(
+            StatusCode::ACCEPTED,
+            &json!({"dump": null, "trigger": trigger, "verdict": verdict}),
+        ));
+    }
+    let (status, cause) = match verdict {
+        "too_many" => (StatusCode::SERVICE_UNAVAILABLE, "all places for dumps are taken"),
+        "no_space" => (StatusCode::INSUFFICIENT_STORAGE, "there is no room for the dump"),
+        "disarmed" => {
+            (StatusCode::CONFLICT, "it is disarmed, or the run has the dumps that it is to end after")
+        }
+        "held_off" => (StatusCode::CONFLICT, "its holdoff isn't over"),
+        _ => (StatusCode::CONFLICT, "it began no dump"),
+    };
+    let retry_after_s = (verdict == "too_many").then_some(RETRY_AFTER_S);
+    Err(Problem { retry_after_s, ..Problem::new(status, format!("{trigger}: {verdict}: {cause}")) })
+}
+
+/// Sends an order, and waits for what comes of it.
+///
+/// # Errors
+/// It isn't obeyed.
+pub(crate) async fn ordered(state: &Arc<State>, order: Order) -> Result<Reply, Problem> {
+    let control = state.control.clone();
+    let sent = tokio::task::spawn_blocking(move || match control.send(order) {
+        Ok(answer) => answer.wait(),
+        Err(Unsent { refusal, .. }) => Err(refusal),
+    });
+    let reply = sent.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended"))?;
+    reply.map_err(|refusal| {
+        let cause = refusal.to_string();
+        match refusal {
+            Refusal::Busy => {
+                let retry_after_s = Some(RETRY_AFTER_S);
+                Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) }
+            }
+            Refusal::Ended => Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause),
+            Refusal::NoSuchTrigger(_) => Problem::new(StatusCode::NOT_FOUND, cause).at("name"),
+            Refusal::Faults(faults) => Problem::of_faults(StatusCode::BAD_REQUEST, &faults),
+        }
+    })
+}
+
+/// Waits for the end of a dump. It has one: a dump ends with its window, or with the run.
+async fn finished(state: &Arc<State>, id: u64) -> Result<Arc<serde_json::Value>, Problem> {
+    loop {
+        let changed = state.changed.notified();
+        if let Some(dump) = state.dumps.get_finished(id) {
+            return Ok(dump.facts);
+        }
+        if state.is_over() {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the run ended without dump {id}"),
+            ));
+        }
+        let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
+    }
+}

@@ -1,0 +1,43 @@
+//! The door of a run: what it is, and what it is ordered, as HTTP on its control socket.
+//!
+//! ```text
+//! main thread ─► once a second: State ◄─ answers ◄─ connection, at most 64 ◄─ socket ◄─ clients
+//!             ◄─ Control: orders, a bounded queue ◄┘        who: by the peer's credentials
+//! ```
+//! Answers are made of what the run's main thread has published. So nothing that a client does or leaves undone reaches
+//! a worker: not by a lock, a message or an allocation. Everything here runs in one thread and a few beside it for what
+//! waits (files, orders).
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `door` | the thread, from open to close |
+//! | `serving` | connections: bounds, and what becomes of slow ones |
+//! | `peer` | who is on the other side |
+//! | `state` | what the run has published |
+//! | `answers` | each route's answer |
+//! | `dumps`, `file` | the dumps of the run; their files, whole or in part |
+//! | `firing` | orders to fire |
+//! | `follow` | lines of the log as server-sent events |
+//! | `losses` | what was lost, in steps of time |
+//! | `metrics` | counters for Prometheus |
+//! | `document` | the API as an OpenAPI document |
+//! | `audit` | who ordered what, chained line by line |
+//! | `body` | bodies of answers |
+
+mod answers;
+mod audit;
+mod body;
+mod document;
+mod door;
+mod dumps;
+mod file;
+mod firing;
+mod follow;
+mod losses;
+mod metrics;
+mod peer;
+mod serving;
+mod state;
+
+pub use document::openapi;
+pub use door::{Door, Settings};

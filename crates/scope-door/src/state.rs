@@ -1,0 +1,168 @@
+//! What a run has published: set by its main thread, read by answers. One lock, which no worker ever takes.
+
+use crate::audit::Audit;
+use crate::dumps::Dumps;
+use crate::losses::Losses;
+use scope_engine::{Control, Status};
+use scope_events::{Fact, Tail, event, now_ns};
+use scope_filter::VlanRule;
+use scope_folder::Folder;
+use scope_packet::LinkType;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Capturing,
+    /// The sources are told to stop, or have ended.
+    Stopping,
+}
+
+impl Phase {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Phase::Capturing => "capturing",
+            Phase::Stopping => "stopping",
+        }
+    }
+}
+
+/// What there is to know of a run.
+pub(crate) struct State {
+    pub control: Arc<Control>,
+    /// Wakes whoever reads the configuration file again; `None`: there is no file.
+    pub reload: Option<SyncSender<()>>,
+    /// The run, as files and the log spell it.
+    pub run: String,
+    pub version: String,
+    /// The configuration that reproduces the run.
+    pub config: String,
+    pub vlan: VlanRule,
+    /// The folder of its dumps, if they have one of their own.
+    pub folder: Option<Arc<Folder>>,
+    pub tail: Arc<Tail>,
+    pub dumps: Dumps,
+    pub losses: Losses,
+    /// `None`: there is no folder for it.
+    pub audit: Option<Audit>,
+    /// Something was published.
+    pub changed: Notify,
+    pub counts: Counts,
+    over: AtomicBool,
+    published: Mutex<Published>,
+}
+
+/// The newest that was published.
+#[derive(Clone, Default)]
+pub(crate) struct Published {
+    pub phase: Phase,
+    /// Empty before the first second is over.
+    pub status: Arc<Status>,
+    /// The facts of the log's status lines; an object.
+    pub facts: Arc<Value>,
+}
+
+/// What became of requests, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Connections that were refused because there were too many.
+    pub connections_refused: AtomicU64,
+    /// Answers by their status.
+    answers: Mutex<BTreeMap<u16, u64>>,
+}
+
+impl Counts {
+    pub(crate) fn answered(&self, status: u16) {
+        *self.answers.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn answers(&self) -> BTreeMap<u16, u64> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.connections_refused.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    pub(crate) fn new(
+        opening: &scope_engine::Opening<'_>,
+        control: Arc<Control>,
+        settings: crate::Settings,
+    ) -> State {
+        let crate::Settings { reload, version, config, vlan, .. } = settings;
+        let run = format!("{:032x}", u128::from_be_bytes(opening.run_id));
+        let audit = opening.folder.clone();
+        let audit = audit.map(|folder| Audit::new(folder, run.clone(), opening.audit.clone()));
+        let published =
+            Published { facts: Arc::new(Value::Object(serde_json::Map::new())), ..Published::default() };
+        State {
+            control,
+            reload,
+            run,
+            version,
+            config,
+            vlan,
+            folder: opening.folder.clone(),
+            tail: opening.tail.clone(),
+            dumps: Dumps::default(),
+            losses: Losses::default(),
+            audit,
+            changed: Notify::new(),
+            counts: Counts::default(),
+            over: AtomicBool::new(false),
+            published: Mutex::new(published),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest.
+    pub(crate) fn now(&self) -> Published {
+        self.lock().clone()
+    }
+
+    pub(crate) fn publish_status(&self, status: &Status) {
+        self.dumps.open_now(&status.dumps);
+        self.lock().status = Arc::new(status.clone());
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn publish_facts(&self, facts: &event::Status) {
+        let facts = Arc::new(facts.write());
+        self.losses.look(&facts, now_ns());
+        self.lock().facts = facts;
+    }
+
+    pub(crate) fn stopping(&self) {
+        self.lock().phase = Phase::Stopping;
+        self.changed.notify_waiters();
+    }
+
+    /// The run is over: nothing more will be published.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// The link types that packets of the run have had.
+    pub(crate) fn link_types(&self) -> Vec<LinkType> {
+        let mut types: Vec<LinkType> = self.now().status.lanes.iter().map(|lane| lane.link_type).collect();
+        types.sort_unstable_by_key(|link_type| link_type.0);
+        types.dedup();
+        types
+    }
+}

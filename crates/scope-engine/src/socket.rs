@@ -1,0 +1,162 @@
+//! The control socket of a run: bound, owned and given its group before rights are given up. Who listens at it, and what
+//! is answered there, is the binary's.
+//!
+//! For example `/srv/dumps/wirescope.sock`, mode 0660, of the user that the run becomes. One that is left over, to which
+//! nobody listens, is replaced; one of a run that goes is left alone.
+
+use crate::plan::ControlPlan;
+use rustix::fs::{AtFlags, Mode, statat, unlinkat};
+use rustix::process::umask;
+use scope_fault::{Fault, Setting, sentence};
+use scope_rights::User;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Bytes that a socket's path may have.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A socket that is bound. Dropped, it takes its name away.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Its folder, which may be moved while the run goes.
+    folder: File,
+    /// Device and number of its file.
+    place: (u64, u64),
+    user: u32,
+}
+
+impl Socket {
+    /// Binds it for who the run will be; `None`: who it is.
+    ///
+    /// # Errors
+    /// It can't be had: why, and what helps.
+    pub(crate) fn bind(plan: &ControlPlan, user: Option<&User>) -> Result<Socket, Fault> {
+        let path = &plan.path;
+        let fault = || Fault::of("control").with_value(path.to_string_lossy());
+        let of_system = |error: io::Error| fault().error(&error);
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            let cause = format!(
+                "a socket's path has at most {PATH_BYTES_MAX} bytes, this one has {}",
+                path.as_os_str().len()
+            );
+            let shorter = Setting::of("control").example("PATH");
+            return Err(fault().cause(cause).remedy(sentence!["choose a shorter one: ", shorter]));
+        }
+        match path.symlink_metadata() {
+            Ok(facts) if !facts.file_type().is_socket() => {
+                return Err(fault().cause("it exists, and is no socket").remedy("choose another name"));
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                let remedy = sentence![
+                    "end that one, or choose another name: ",
+                    Setting::of("control").example("PATH")
+                ];
+                return Err(fault().cause("another instance listens at it").remedy(remedy));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(of_system)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(of_system(error)),
+        }
+        // Nobody else gets in between: the file has its mode from the begin.
+        let before = umask(Mode::from_raw_mode(0o117));
+        let bound = UnixListener::bind(path);
+        umask(before);
+        let listener = bound.map_err(of_system)?;
+        let facts = path.symlink_metadata().map_err(of_system)?;
+        let folder = File::open(path.parent().unwrap_or(Path::new("/"))).map_err(of_system)?;
+        let me = User::current();
+        let user = user.map_or(me.uid, |user| user.uid);
+        let socket = Socket { listener, path: path.clone(), folder, place: (facts.dev(), facts.ino()), user };
+        let owner = (user != me.uid).then_some(user);
+        if owner.is_some() || plan.group.is_some() {
+            lchown(path, owner, plan.group).map_err(of_system)?;
+        }
+        socket.listener.set_nonblocking(true).map_err(of_system)?;
+        Ok(socket)
+    }
+
+    /// Where it listens; it may be waited at, and never blocks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of the user that the run is.
+    pub fn user(&self) -> u32 {
+        self.user
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let Some(name) = self.path.file_name() else { return };
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.place) {
+            // Where the folder is closed to this process the name stays, and the next run replaces it.
+            let _ = unlinkat(&self.folder, name, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn plan(path: &Path) -> ControlPlan {
+        ControlPlan { path: path.to_path_buf(), is_given: true, group: None }
+    }
+
+    #[test]
+    fn a_socket_is_closed_to_others_and_gone_behind_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.sock");
+        let socket = Socket::bind(&plan(&path), None).unwrap();
+        assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o7777, 0o660);
+        let refused = Socket::bind(&plan(&path), None).unwrap_err();
+        assert!(refused.to_string().contains("another instance listens at it"), "{refused}");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_in_a_folder_that_was_moved_is_gone_as_well() {
+        let place = tempfile::tempdir().unwrap();
+        let [before, behind] = ["a", "b"].map(|name| place.path().join(name));
+        std::fs::create_dir(&before).unwrap();
+        let socket = Socket::bind(&plan(&before.join("w.sock")), None).unwrap();
+        std::fs::rename(&before, &behind).unwrap();
+        drop(socket);
+        assert!(!behind.join("w.sock").exists());
+    }
+
+    #[test]
+    fn what_is_left_over_is_replaced_and_what_is_no_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let socket = Socket::bind(&plan(&path), None).unwrap();
+        // Somebody takes the name: that one isn't removed.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "foreign").unwrap();
+        drop(socket);
+        let refused = Socket::bind(&plan(&path), None).unwrap_err();
+        assert!(refused.to_string().contains("it exists, and is no socket"), "{refused}");
+        let long = folder.path().join("x".repeat(120));
+        let refused = Socket::bind(&plan(&long), None).unwrap_err();
+        assert!(refused.to_string().contains("a socket's path has at most 107 bytes"), "{refused}");
+    }
+}

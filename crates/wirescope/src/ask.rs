@@ -1,0 +1,287 @@
+//! Commands that ask or order a running instance, over its control socket: `status`, `triggers`, `fire`, `dumps`, `losses`
+//! and `watch`.
+//!
+//! Without `--control` they find the only instance that this user may ask, or name those that there are.
+
+mod said;
+
+use crate::args::{AskArgs, DumpsVerb, FireArgs, TriggerArgs, TriggersVerb};
+use crate::plan::places::STDOUT;
+use crate::words::counted;
+use crate::{DONE, NoResult, UNDONE, print_text, told};
+use http::Method;
+use scope_api::client::{AskError, Client, encoded};
+use scope_api::find::instances;
+use scope_api::fire::Fire;
+use scope_fault::{Fault, Setting, sentence};
+use scope_spelling::printable::{json_line, shell_word};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Dumps of one question.
+const PAGE: usize = 1000;
+
+/// `wirescope status`.
+pub fn status(args: &AskArgs) -> u8 {
+    one(args, "status", said::status)
+}
+
+/// `wirescope losses`.
+pub fn losses(args: &AskArgs) -> u8 {
+    one(args, "losses", said::losses)
+}
+
+/// `wirescope triggers`.
+pub fn triggers(what: &TriggersVerb) -> u8 {
+    match what {
+        TriggersVerb::List(args) => one(args, "triggers", said::triggers),
+        TriggersVerb::Arm(args) => arm(args, "arm"),
+        TriggersVerb::Disarm(args) => arm(args, "disarm"),
+    }
+}
+
+fn arm(TriggerArgs { name, ask }: &TriggerArgs, what: &str) -> u8 {
+    let ordered = client(ask).and_then(|client| {
+        let what = format!("triggers/{}/{what}", encoded(name));
+        client.json(Method::POST, &what, None).map_err(|error| no(&client, error))
+    });
+    told(ordered.map(|value| if ask.json { line(&value) } else { said::armed(&value) }))
+}
+
+/// Asks for one value, and prints it.
+fn one(args: &AskArgs, what: &str, words: fn(&Value) -> String) -> u8 {
+    let asked = client(args)
+        .and_then(|client| client.json(Method::GET, what, None).map_err(|error| no(&client, error)));
+    told(asked.map(|value| if args.json { line(&value) } else { words(&value) }))
+}
+
+/// `wirescope fire`.
+pub fn fire(args: &FireArgs) -> u8 {
+    match fired(args) {
+        Ok(code) => code,
+        Err(no) => told(Err(no)),
+    }
+}
+
+fn fired(args: &FireArgs) -> Result<u8, NoResult> {
+    let FireArgs { name, filter, before, after, note, wait, write, ask } = args;
+    let output = write.as_deref().map(output).transpose()?;
+    let client = client(ask)?;
+    let order = Fire {
+        filter: filter.clone(),
+        before: before.clone(),
+        after: after.clone(),
+        note: note.clone(),
+        wait: *wait || output.is_some(),
+    };
+    let what = name.as_ref().map_or("fire".to_string(), |name| format!("triggers/{}/fire", encoded(name)));
+    let fired = client.json(Method::POST, &what, Some(&order.json())).map_err(|error| no(&client, error))?;
+    let is_complete = !order.wait || fired["complete"] == true;
+    let is_taken = matches!(output, Some(Output::Stdout(_)));
+    if let Some(output) = output {
+        let id = fired["id"].as_u64().unwrap_or_default();
+        copy(&client, &format!("dumps/{id}/file"), output)?;
+    }
+    let text = if ask.json { line(&fired) } else { said::fired(&fired) };
+    match is_taken {
+        true => text.lines().for_each(|line| crate::speech::say(crate::speech::Level::Info, line)),
+        false => drop(print_text(&text)),
+    }
+    Ok(if is_complete { DONE } else { UNDONE })
+}
+
+/// `wirescope dumps`.
+pub fn dumps(what: &DumpsVerb) -> u8 {
+    match what {
+        DumpsVerb::List(args) => told(all_dumps(args)),
+        DumpsVerb::Show { id, ask } => {
+            one(ask, &format!("dumps/{id}"), |dump| format!("{}\n", said::dump(dump)))
+        }
+        DumpsVerb::Delete { id, ask } => {
+            let deleted = client(ask).and_then(|client| {
+                let what = format!("dumps/{id}");
+                client.json(Method::DELETE, &what, None).map_err(|error| no(&client, error))
+            });
+            told(deleted.map(|value| if ask.json { line(&value) } else { said::removed(&value) }))
+        }
+        DumpsVerb::Get { id, link_type, write, ask } => {
+            let query =
+                link_type.as_ref().map_or(String::new(), |word| format!("?link_type={}", encoded(word)));
+            let got = output(write).and_then(|output| {
+                let client = client(ask)?;
+                copy(&client, &format!("dumps/{id}/file{query}"), output)
+            });
+            match got {
+                Ok(()) => DONE,
+                Err(no) => told(Err(no)),
+            }
+        }
+    }
+}
+
+/// All dumps of the run, page by page.
+fn all_dumps(args: &AskArgs) -> Result<String, NoResult> {
+    let client = client(args)?;
+    let (mut dumps, mut after) = (Vec::new(), 0);
+    loop {
+        let what = format!("dumps?limit={PAGE}&after={after}");
+        let mut page = client.json(Method::GET, &what, None).map_err(|error| no(&client, error))?;
+        if let Some(page) = page["dumps"].as_array_mut() {
+            dumps.append(page);
+        }
+        match page["next"].as_u64().filter(|&next| next > after) {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    Ok(if args.json { line(&serde_json::json!({ "dumps": dumps })) } else { said::dumps(&dumps) })
+}
+
+/// `wirescope watch`: a line for each event, until the run or the reader ends.
+pub fn watch(args: &AskArgs) -> u8 {
+    match watched(args) {
+        Ok(()) => DONE,
+        Err(no) => told(Err(no)),
+    }
+}
+
+fn watched(args: &AskArgs) -> Result<(), NoResult> {
+    let client = client(args)?;
+    let mut answer = client.ask(Method::GET, "events", None).map_err(|error| no(&client, error))?;
+    let mut rest = Vec::new();
+    while let Some(bytes) = answer.next().map_err(|error| no(&client, error))? {
+        rest.extend_from_slice(&bytes);
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let whole: Vec<u8> = rest.drain(..=end).collect();
+            let Some(data) = whole.strip_prefix(b"data: ") else { continue };
+            let text = match args.json {
+                true => String::from_utf8_lossy(data).into_owned(),
+                false => said::event(&serde_json::from_slice(data).unwrap_or_default()),
+            };
+            let mut out = io::stdout().lock();
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(()); // nobody reads any more
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a file goes.
+enum Output {
+    Stdout(io::Stdout),
+    New(File, PathBuf),
+}
+
+/// Refuses what exists, and a terminal.
+fn output(path: &Path) -> Result<Output, NoResult> {
+    let refused = |fault: Fault| Err(NoResult::Refused(vec![fault]));
+    if path == Path::new(STDOUT) {
+        if io::stdout().is_terminal() {
+            let fault = Fault::of("write").cause("standard output is a terminal, and packets are not text");
+            return refused(fault.remedy("append e.g. | tshark -r - to the command"));
+        }
+        return Ok(Output::Stdout(io::stdout()));
+    }
+    match File::create_new(path) {
+        Ok(file) => Ok(Output::New(file, path.to_path_buf())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let cause = format!("{} exists and is never overwritten", path.display());
+            refused(
+                Fault::of("write")
+                    .with_value(path.to_string_lossy())
+                    .cause(cause)
+                    .remedy("choose another name"),
+            )
+        }
+        Err(error) => refused(Fault::of("write").with_value(path.to_string_lossy()).error(&error)),
+    }
+}
+
+/// Copies an answer; of a file that doesn't come whole nothing is left.
+fn copy(client: &Client, what: &str, mut output: Output) -> Result<(), NoResult> {
+    let copied = (|| {
+        let mut answer = client.ask(Method::GET, what, None).map_err(|error| no(client, error))?;
+        while let Some(bytes) = answer.next().map_err(|error| no(client, error))? {
+            let written = match &mut output {
+                Output::Stdout(stdout) => stdout.write_all(&bytes),
+                Output::New(file, _) => file.write_all(&bytes),
+            };
+            written.map_err(|error| NoResult::Failed(Fault::of("write").error(&error)))?;
+        }
+        Ok(())
+    })();
+    if let (Err(_), Output::New(_, path)) = (&copied, &output) {
+        let _ = std::fs::remove_file(path);
+    }
+    copied
+}
+
+/// The client of the instance that is meant.
+fn client(args: &AskArgs) -> Result<Client, NoResult> {
+    let refused = |fault: Fault| NoResult::Refused(vec![fault]);
+    let path = match &args.control {
+        Some(path) => path.clone(),
+        None => {
+            let mut found = instances().map_err(|error| refused(Fault::of("control").error(&error)))?;
+            let control = Setting::of("control").example("PATH");
+            match found.len() {
+                1 => found.remove(0),
+                0 => {
+                    let fault =
+                        Fault::of("control").cause("no instance is found that this user may ask").missing();
+                    return Err(refused(fault.remedy(sentence![
+                        "name its socket: ",
+                        control,
+                        ", or ask as root"
+                    ])));
+                }
+                many => {
+                    let names: Vec<String> = found.iter().map(shell_word).collect();
+                    let cause =
+                        format!("there are {}: {}", counted(many as u64, "instance"), names.join(", "));
+                    return Err(refused(
+                        Fault::of("control").cause(cause).missing().remedy(sentence!["name one: ", control]),
+                    ));
+                }
+            }
+        }
+    };
+    Client::unix(path).map_err(|error| refused(Fault::of("control").cause(error.to_string())))
+}
+
+/// Why there is no answer, as this command says it.
+fn no(client: &Client, error: AskError) -> NoResult {
+    let path = client.path().display().to_string();
+    match error {
+        AskError::Connect { cause, .. } => {
+            let fault = Fault::of("control").with_value(&path).cause(format!("{path}: {cause}"));
+            let remedy = match cause.kind() {
+                io::ErrorKind::PermissionDenied => "ask as root, or as the run's user",
+                _ => "check the path, and whether the instance is running",
+            };
+            NoResult::Refused(vec![fault.remedy(remedy)])
+        }
+        AskError::Refused(problem) => {
+            let fault = |said: &scope_api::problem::Said| {
+                let fault = match said.place.as_str() {
+                    "" => Fault::whole(said.cause.clone()),
+                    place => Fault::of_thing(place).cause(said.cause.clone()),
+                };
+                if said.remedy.is_empty() { fault } else { fault.remedy(said.remedy.clone()) }
+            };
+            let mut faults: Vec<Fault> = problem.faults.iter().map(fault).collect();
+            match problem.status.is_client_error() {
+                true => NoResult::Refused(faults),
+                false => NoResult::Failed(faults.pop().unwrap_or_default()),
+            }
+        }
+        other => NoResult::Failed(Fault::of_thing(path).cause(other.to_string())),
+    }
+}
+
+fn line(value: &Value) -> String {
+    format!("{}\n", json_line(&value.to_string()))
+}

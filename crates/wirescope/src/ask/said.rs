@@ -1,0 +1,206 @@
+//! What an instance answers, in words for people.
+
+use crate::words::{counted, number, size};
+use scope_spelling::figures::span;
+use serde_json::Value;
+
+fn of(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn text<'a>(value: &'a Value) -> &'a str {
+    value.as_str().unwrap_or("")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A run, in a few lines.
+pub fn status(status: &Value) -> String {
+    let elapsed_ns = (status["elapsed_s"].as_f64().unwrap_or(0.0) * 1e9) as i64;
+    let received = &status["received"];
+    let mut lines = vec![
+        format!(
+            "run {}: {} for {}",
+            text(&status["run"]).get(..8).unwrap_or(""),
+            text(&status["state"]),
+            span(elapsed_ns)
+        ),
+        format!(
+            "received {}, {}; {} packets/s now",
+            counted(of(&received["packets"]), "packet"),
+            size(of(&received["bytes"])),
+            number(status["packets_per_s"].as_f64().unwrap_or(0.0) as u64)
+        ),
+        format!("dropped {}", dropped(&status["dropped"])),
+        format!("the ring reaches back {}", span(status["depth_ns"].as_i64().unwrap_or(0))),
+        format!(
+            "dumps: {} finished, {} open",
+            number(of(&status["dumps_done"])),
+            number(of(&status["dumps_open"]))
+        ),
+    ];
+    for store in list(&status["stores"]) {
+        let back = store["reaches_back_s"]
+            .as_i64()
+            .map_or(String::new(), |s| format!(", reaches back {}", span(s * 1_000_000_000)));
+        lines.push(format!(
+            "store {}: {}, {} used{back}",
+            text(&store["path"]),
+            text(&store["state"]),
+            size(of(&store["used"]))
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Drops by reason; `nothing` where there are none.
+fn dropped(dropped: &Value) -> String {
+    let each = dropped.as_object().into_iter().flatten();
+    let some: Vec<String> = each
+        .filter(|(_, packets)| of(packets) > 0)
+        .map(|(reason, packets)| format!("{} ({reason})", counted(of(packets), "packet")))
+        .collect();
+    if some.is_empty() { "nothing".to_string() } else { some.join(", ") }
+}
+
+/// What was lost, source by source.
+pub fn losses(losses: &Value) -> String {
+    let mut lines = vec![format!("dropped: {}", dropped(&losses["dropped"]))];
+    for source in list(&losses["sources"]) {
+        let (lost, unread) = (of(&source["kernel_dropped"]), of(&source["unreadable"]));
+        lines.push(format!(
+            "{} (worker {}): {} offered, {} dropped by the kernel, {} unreadable",
+            text(&source["source"]),
+            source["worker"],
+            counted(of(&source["offered"]), "packet"),
+            number(lost),
+            number(unread)
+        ));
+    }
+    for store in list(&losses["stores"]) {
+        let missed = counted(of(&store["missed"]["packets"]), "packet");
+        lines.push(format!("store {}: {missed} missed", text(&store["path"])));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The triggers, a line each.
+pub fn triggers(triggers: &Value) -> String {
+    let line = |trigger: &Value| {
+        let hits: u64 = trigger["hits"].as_object().into_iter().flatten().map(|(_, hits)| of(hits)).sum();
+        let armed = if trigger["armed"] == true { "armed" } else { "disarmed" };
+        let condition = trigger["filter"].as_str().unwrap_or("by hand");
+        format!(
+            "{}: {armed}, {condition}; {}, {} fired\n",
+            text(&trigger["name"]),
+            counted(hits, "hit"),
+            number(of(&trigger["hits"]["fired"]))
+        )
+    };
+    list(&triggers["triggers"]).iter().map(line).collect()
+}
+
+/// A trigger that was armed or disarmed.
+pub fn armed(answer: &Value) -> String {
+    format!("{}: {}\n", text(&answer["trigger"]), if answer["armed"] == true { "armed" } else { "disarmed" })
+}
+
+/// What a fire came to.
+pub fn fired(fired: &Value) -> String {
+    if fired["state"] == "finished" {
+        return format!("{}\n", dump(fired));
+    }
+    match fired["dump"].as_u64() {
+        Some(id) => format!(
+            "dump {id} of {} begins; wirescope dumps show {id} says how it stands\n",
+            text(&fired["trigger"])
+        ),
+        None => format!("{}: {}\n", text(&fired["trigger"]), text(&fired["verdict"])),
+    }
+}
+
+/// Dumps, a line each.
+pub fn dumps(dumps: &[Value]) -> String {
+    if dumps.is_empty() {
+        return "this run has no dumps\n".to_string();
+    }
+    dumps.iter().map(|one| format!("{}\n", dump(one))).collect()
+}
+
+/// One dump, without a line's end.
+pub fn dump(dump: &Value) -> String {
+    let (id, trigger) = (of(&dump["id"]), text(&dump["trigger"]));
+    let packets = counted(of(&dump["packets"]), "packet");
+    if dump["state"] == "open" {
+        return format!("dump {id} of {trigger}: open, {packets} so far");
+    }
+    let complete = match (dump["complete"] == true, dump["error"].as_str()) {
+        (true, _) => "complete".to_string(),
+        (false, Some(error)) => error.to_string(),
+        (false, None) => {
+            let most = dump["lost_max"].as_u64().map_or("any number".to_string(), number);
+            format!("lacks {} to {most}", number(of(&dump["lost_min"])))
+        }
+    };
+    let path = dump["path"].as_str().map_or(String::new(), |path| format!("; {path}"));
+    format!("dump {id} of {trigger}: {packets}, {}, {complete}{path}", size(of(&dump["bytes"])))
+}
+
+/// Files that are gone.
+pub fn removed(removed: &Value) -> String {
+    list(&removed["removed"]).iter().map(|name| format!("removed {}\n", text(name))).collect()
+}
+
+/// One event of the log.
+pub fn event(line: &Value) -> String {
+    let logged = text(&line["logged"]);
+    let time = logged.get(11..23).unwrap_or(logged);
+    let name = text(&line["event"]);
+    let said = match name {
+        "dump" => dump_done(line),
+        "hit" => format!("{}: {}", text(&line["trigger"]), text(&line["verdict"])),
+        "warning" => text(&line["text"]).to_string(),
+        "loss" => dropped(&line["packets"]),
+        "status" => {
+            let packets = counted(of(&line["received"]["packets"]), "packet");
+            format!("{packets} received, dropped {}", dropped(&line["dropped"]))
+        }
+        _ => String::new(),
+    };
+    let colon = if said.is_empty() { "" } else { ": " };
+    format!("{time} {name}{colon}{said}\n")
+}
+
+/// A dump of the log, which is finished.
+fn dump_done(line: &Value) -> String {
+    let said = dump(line);
+    said.strip_prefix("dump ").map_or(said.clone(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_lost_is_named_with_its_reason_and_nothing_else() {
+        let drops = json!({"kernel": 12, "ring_pinned": 0, "interfaces": 1});
+        assert_eq!(dropped(&drops), "1 packet (interfaces), 12 packets (kernel)");
+        assert_eq!(dropped(&json!({"kernel": 0})), "nothing");
+    }
+
+    #[test]
+    fn a_dump_says_what_it_lacks() {
+        let whole =
+            json!({"id": 7, "trigger": "t", "packets": 2, "bytes": 100, "complete": true, "path": "/d/x"});
+        assert_eq!(dump(&whole), "dump 7 of t: 2 packets, 100 B, complete; /d/x");
+        let lossy = json!({"id": 7, "trigger": "t", "packets": 2, "bytes": 100, "complete": false, "lost_min": 3, "lost_max": null});
+        assert_eq!(dump(&lossy), "dump 7 of t: 2 packets, 100 B, lacks 3 to any number");
+        assert_eq!(
+            dump(&json!({"id": 8, "trigger": "t", "state": "open", "packets": 1})),
+            "dump 8 of t: open, 1 packet so far"
+        );
+    }
+}
