@@ -1,7 +1,7 @@
 //! Questions to an instance, over its Unix socket: a connection each, answered piece by piece.
 //!
 //! ```text
-//! Client::unix(path) ─► ask(GET, "status") ─► Answer ─► next() ─► bytes, as they come
+//! Client::unix(path) ─► ask(GET, "status") ─► Answer ─► next_piece() ─► bytes, as they come
 //!                                         └► a status of 400 and more: a Problem
 //! ```
 
@@ -135,7 +135,7 @@ impl Client {
     pub fn json(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let mut answer = self.ask(method, what, body)?;
         let mut all = Vec::new();
-        while let Some(bytes) = answer.next()? {
+        while let Some(bytes) = answer.next_piece()? {
             all.extend_from_slice(&bytes);
         }
         if all.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&all)?) }
@@ -147,7 +147,7 @@ impl Answer<'_> {
     ///
     /// # Errors
     /// The connection broke before its end.
-    pub fn next(&mut self) -> Result<Option<Bytes>, AskError> {
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>, AskError> {
         let runtime = self.runtime;
         runtime.block_on(self.piece())
     }

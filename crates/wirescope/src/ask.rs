@@ -151,7 +151,7 @@ fn watched(args: &AskArgs) -> Result<(), NoResult> {
     let client = client(args)?;
     let mut answer = client.ask(Method::GET, "events", None).map_err(|error| no(&client, error))?;
     let mut rest = Vec::new();
-    while let Some(bytes) = answer.next().map_err(|error| no(&client, error))? {
+    while let Some(bytes) = answer.next_piece().map_err(|error| no(&client, error))? {
         rest.extend_from_slice(&bytes);
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             let whole: Vec<u8> = rest.drain(..=end).collect();
@@ -204,7 +204,7 @@ fn output(path: &Path) -> Result<Output, NoResult> {
 fn copy(client: &Client, what: &str, mut output: Output) -> Result<(), NoResult> {
     let copied = (|| {
         let mut answer = client.ask(Method::GET, what, None).map_err(|error| no(client, error))?;
-        while let Some(bytes) = answer.next().map_err(|error| no(client, error))? {
+        while let Some(bytes) = answer.next_piece().map_err(|error| no(client, error))? {
             let written = match &mut output {
                 Output::Stdout(stdout) => stdout.write_all(&bytes),
                 Output::New(file, _) => file.write_all(&bytes),

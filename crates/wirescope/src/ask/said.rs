@@ -8,7 +8,7 @@ fn of(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-fn text<'a>(value: &'a Value) -> &'a str {
+fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
