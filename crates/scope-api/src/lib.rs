@@ -11,6 +11,7 @@
 //! | [`role`] | who may ask what |
 //! | [`problem`] | a refusal as RFC 9457 has it, with place, cause and remedy |
 //! | [`fire`] | an order to fire |
+//! | [`trigger`] | a trigger in words |
 //! | [`client`] | questions to an instance, over its Unix socket |
 //! | [`find`] | the sockets of the instances of this machine |
 //!
@@ -22,6 +23,7 @@ pub mod fire;
 pub mod problem;
 pub mod role;
 pub mod routes;
+pub mod trigger;
 
 pub use client::Client;
 pub use problem::Problem;

@@ -36,12 +36,24 @@ pub enum Action {
     Triggers,
     /// One of them.
     Trigger,
+    /// An order to add one.
+    AddTrigger,
+    /// An order to put another one in the place of one.
+    ChangeTrigger,
+    /// An order to remove one.
+    RemoveTrigger,
     /// An order to fire one of them.
     FireTrigger,
     /// An order that one of them fires.
     ArmTrigger,
     /// An order that one of them doesn't fire.
     DisarmTrigger,
+    /// Spans that the store keeps.
+    Holds,
+    /// An order to keep one.
+    AddHold,
+    /// An order to let one go.
+    RemoveHold,
     /// What was ordered and looked at.
     Audit,
     /// An order to fire by hand.
@@ -96,11 +108,17 @@ pub const ROUTES: &[Route] = &[
     get("sources", Action::Sources, Role::Viewer, "What each source and each interface has counted."),
     get("ring", Action::Ring, Role::Viewer, "How far the ring reaches back, in time and bytes, for each lane."),
     get("stores", Action::Stores, Role::Viewer, "What each volume of the store has, and how it stands."),
+    get("holds", Action::Holds, Role::Viewer, "The spans that the store keeps whatever its bounds."),
+    post("holds", Action::AddHold, Role::Operator, "Keeps a span, in each volume of the store."),
+    Route { method: "DELETE", path: "holds/{id}", action: Action::RemoveHold, role: Role::Operator, what: "Lets a span go again." },
     get("losses", Action::Losses, Role::Viewer, "What was lost, by source and by reason, since the run began."),
     get("config", Action::Config, Role::Admin, "The configuration that reproduces this run, as a file has it."),
     get("version", Action::Version, Role::Viewer, "Which program this is, and which run."),
     get("triggers", Action::Triggers, Role::Viewer, "The triggers in force, with what became of their hits."),
     get("triggers/{name}", Action::Trigger, Role::Viewer, "One trigger."),
+    post("triggers", Action::AddTrigger, Role::Operator, "Adds a trigger, until the configuration is read again."),
+    Route { method: "PUT", path: "triggers/{name}", action: Action::ChangeTrigger, role: Role::Operator, what: "Changes a trigger, until the configuration is read again." },
+    Route { method: "DELETE", path: "triggers/{name}", action: Action::RemoveTrigger, role: Role::Operator, what: "Removes a trigger, until the configuration is read again." },
     post("triggers/{name}/fire", Action::FireTrigger, Role::Analyst, "Fires this trigger, as if its condition held now."),
     post("triggers/{name}/arm", Action::ArmTrigger, Role::Operator, "Lets this trigger fire, until it is ordered otherwise."),
     post("triggers/{name}/disarm", Action::DisarmTrigger, Role::Operator, "Keeps this trigger from firing, until it is armed or the configuration is read again."),

@@ -3,12 +3,13 @@
 use crate::audit::AUDIT_FILE;
 use crate::body::{Body, json, text};
 use crate::state::{Phase, Published, State};
-use crate::{document, file, firing, follow, metrics};
+use crate::{changing, document, file, firing, follow, holds, metrics};
 use http::{HeaderMap, Response, StatusCode};
 use scope_api::fire::Fire;
 use scope_api::routes::Action;
+use scope_api::trigger::Trigger;
 use scope_api::{Problem, Role};
-use scope_engine::{LaneStatus, TriggerStatus};
+use scope_engine::{LaneStatus, TriggerChange, TriggerStatus};
 use scope_events::now_ns;
 use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
@@ -37,7 +38,10 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
     if let Some((key, _)) = query.first().filter(|_| !takes_query) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
     }
-    let takes_body = matches!(action, Action::Fire | Action::FireTrigger);
+    let takes_body = matches!(
+        action,
+        Action::Fire | Action::FireTrigger | Action::AddTrigger | Action::ChangeTrigger | Action::AddHold
+    );
     if !body.is_null() && !takes_body {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "nothing is said in it")
             .at("body")
@@ -81,8 +85,16 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
                 |trigger| Ok(json(StatusCode::OK, &trigger)),
             )
         }
+        Action::AddTrigger => changing::put(state, &Trigger::read(&body, None)?, TriggerChange::Add).await,
+        Action::ChangeTrigger => {
+            changing::put(state, &Trigger::read(&body, Some(&first))?, TriggerChange::Change).await
+        }
+        Action::RemoveTrigger => changing::remove(state, first).await,
         Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?).await,
         Action::Fire => firing::by_hand(state, Fire::read(&body)?).await,
+        Action::Holds => holds::list(state).await,
+        Action::AddHold => holds::add(state, &body).await,
+        Action::RemoveHold => holds::remove(state, first).await,
         Action::ArmTrigger => firing::arm(state, first, true).await,
         Action::DisarmTrigger => firing::arm(state, first, false).await,
         Action::Audit => audit(state, &headers).await,

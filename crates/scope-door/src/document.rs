@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
         },
         "servers": [{"url": "http://localhost", "description": "the instance's Unix socket"}],
         "paths": paths,
-        "components": {"schemas": {"Problem": problem(), "Fire": fire()}},
+        "components": {"schemas": {"Problem": problem(), "Fire": fire(), "Trigger": trigger(), "Hold": hold()}},
     })
 }
 
@@ -64,6 +64,7 @@ fn operation(route: &Route) -> Value {
     };
     let statuses: &[&str] = match route.action {
         Action::Fire | Action::FireTrigger => &["200", "202"],
+        Action::AddTrigger | Action::AddHold => &["201"],
         Action::Reload => &["202"],
         Action::DumpFile => &["200", "206", "304"],
         Action::Ready => &["200", "503"],
@@ -87,6 +88,14 @@ fn operation(route: &Route) -> Value {
         let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Fire"}}});
         operation["requestBody"] = json!({"required": false, "content": schema});
     }
+    if matches!(route.action, Action::AddTrigger | Action::ChangeTrigger) {
+        let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Trigger"}}});
+        operation["requestBody"] = json!({"required": true, "content": schema});
+    }
+    if route.action == Action::AddHold {
+        let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Hold"}}});
+        operation["requestBody"] = json!({"required": true, "content": schema});
+    }
     operation
 }
 
@@ -99,6 +108,35 @@ fn problem() -> Value {
         "properties": {
             "type": text, "title": text, "status": {"type": "integer"}, "detail": text,
             "faults": {"type": "array", "items": fault},
+        },
+    })
+}
+
+fn trigger() -> Value {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["filter"],
+        "properties": {
+            "name": text("its name; with PUT that of the path"),
+            "filter": text("what it fires at, in the language of tcpdump"),
+            "dump": text("what its dumps keep: a filter, or a template such as host $srcIP"),
+            "before": text("how far back they reach, such as 30s"),
+            "after": text("how far on"),
+            "holdoff": text("how long behind a fire it starts no new dump"),
+            "holdoff_key": text("for hits with the same of these values, such as $srcIP"),
+            "single": {"type": "boolean", "description": "disarmed after its first fire"},
+        },
+    })
+}
+
+fn hold() -> Value {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["from", "to"],
+        "properties": {
+            "from": text("its begin, such as 2026-11-20T14:00:00Z or -1h"),
+            "to": text("its end, which belongs to it"),
+            "note": text("what it is for"),
         },
     })
 }

@@ -2,14 +2,12 @@
 
 use crate::peer::Rules;
 use crate::serving;
+use crate::settings::Settings;
 use crate::state::State;
-use scope_api::Role;
 use scope_engine::{Control, DumpSummary, Opening, Status};
 use scope_events::event;
-use scope_filter::VlanRule;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -20,22 +18,6 @@ use tokio::sync::watch;
 const WAITING_MAX: usize = 16;
 /// So long whatever waits in a thread may go on behind all connections.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// How a door is to be.
-pub struct Settings {
-    /// The group whose members may connect, if one may.
-    pub group: Option<u32>,
-    /// What they may do.
-    pub role: Role,
-    /// Wakes whoever reads the configuration file again; `None`: there is no file.
-    pub reload: Option<SyncSender<()>>,
-    /// This program, in words.
-    pub version: String,
-    /// The configuration that reproduces the run.
-    pub config: String,
-    /// How filters see VLAN tags.
-    pub vlan: VlanRule,
-}
 
 /// An open door. What the run's main thread tells it here, it answers to whoever asks.
 pub struct Door {

@@ -134,6 +134,7 @@ pub(crate) async fn ordered(state: &Arc<State>, order: Order) -> Result<Reply, P
                 Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) }
             }
             Refusal::Ended => Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause),
+            Refusal::TriggerExists(_) => Problem::new(StatusCode::CONFLICT, cause).at("name"),
             Refusal::NoSuchTrigger(_) => Problem::new(StatusCode::NOT_FOUND, cause).at("name"),
             Refusal::Faults(faults) => Problem::of_faults(StatusCode::BAD_REQUEST, &faults),
         }

@@ -11,13 +11,15 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `door` | the thread, from open to close |
+//! | `settings` | how it is to be |
 //! | `serving` | connections: bounds, and what becomes of slow ones |
 //! | `peer` | who is on the other side |
 //! | `state` | what the run has published |
 //! | `answers` | each route's answer |
 //! | `dumps`, `file` | the dumps of the run; their files, whole or in part |
-//! | `firing` | orders to fire |
+//! | `firing`, `changing` | orders to fire; orders that change triggers |
 //! | `follow` | lines of the log as server-sent events |
+//! | `holds` | spans that the store keeps |
 //! | `losses` | what was lost, in steps of time |
 //! | `metrics` | counters for Prometheus |
 //! | `document` | the API as an OpenAPI document |
@@ -27,17 +29,21 @@
 mod answers;
 mod audit;
 mod body;
+mod changing;
 mod document;
 mod door;
 mod dumps;
 mod file;
 mod firing;
 mod follow;
+mod holds;
 mod losses;
 mod metrics;
 mod peer;
 mod serving;
+mod settings;
 mod state;
 
 pub use document::openapi;
-pub use door::{Door, Settings};
+pub use door::Door;
+pub use settings::{ReadTrigger, Settings};

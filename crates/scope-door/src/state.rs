@@ -3,6 +3,7 @@
 use crate::audit::Audit;
 use crate::dumps::Dumps;
 use crate::losses::Losses;
+use crate::settings::{ReadTrigger, Settings};
 use scope_engine::{Control, Status};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
@@ -38,6 +39,8 @@ pub(crate) struct State {
     pub control: Arc<Control>,
     /// Wakes whoever reads the configuration file again; `None`: there is no file.
     pub reload: Option<SyncSender<()>>,
+    /// Makes triggers of their words.
+    pub read_trigger: ReadTrigger,
     /// The run, as files and the log spell it.
     pub run: String,
     pub version: String,
@@ -46,6 +49,8 @@ pub(crate) struct State {
     pub vlan: VlanRule,
     /// The folder of its dumps, if they have one of their own.
     pub folder: Option<Arc<Folder>>,
+    /// Those of its store.
+    pub volumes: Vec<Arc<Folder>>,
     pub tail: Arc<Tail>,
     pub dumps: Dumps,
     pub losses: Losses,
@@ -95,9 +100,9 @@ impl State {
     pub(crate) fn new(
         opening: &scope_engine::Opening<'_>,
         control: Arc<Control>,
-        settings: crate::Settings,
+        settings: Settings,
     ) -> State {
-        let crate::Settings { reload, version, config, vlan, .. } = settings;
+        let Settings { reload, read_trigger, version, config, vlan, .. } = settings;
         let run = format!("{:032x}", u128::from_be_bytes(opening.run_id));
         let audit = opening.folder.clone();
         let audit = audit.map(|folder| Audit::new(folder, run.clone(), opening.audit.clone()));
@@ -106,11 +111,13 @@ impl State {
         State {
             control,
             reload,
+            read_trigger,
             run,
             version,
             config,
             vlan,
             folder: opening.folder.clone(),
+            volumes: opening.volumes.clone(),
             tail: opening.tail.clone(),
             dumps: Dumps::default(),
             losses: Losses::default(),

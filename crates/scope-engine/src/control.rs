@@ -14,6 +14,7 @@
 use crate::at_once::AtOnce;
 use crate::plan::Live;
 use scope_fault::Fault;
+use scope_trigger::TriggerConfig;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -39,6 +40,9 @@ pub enum Order {
         /// Whether it fires.
         armed: bool,
     },
+    /// Add, change or remove one trigger, until the configuration is read again. Waits as [`Order::Reload`] does. Refused
+    /// once the sources have ended.
+    Trigger(TriggerChange),
     /// Change triggers and limits, or say why they don't change. Waits until every worker has taken over the
     /// change before it, and lets other orders pass meanwhile. Refused once the sources have ended.
     Reload(Reload),
@@ -46,6 +50,27 @@ pub enum Order {
     ReopenLog,
     /// Note that the process goes on after it was stopped (SIGCONT). Refused once the sources have ended.
     NoteResumed,
+}
+
+/// A change of one trigger.
+#[derive(Debug)]
+pub enum TriggerChange {
+    /// One more.
+    Add(Box<TriggerConfig>),
+    /// This one in the place of the one of its name.
+    Change(Box<TriggerConfig>),
+    /// The one of this name goes.
+    Remove(String),
+}
+
+impl TriggerChange {
+    /// The name of the trigger.
+    pub fn name(&self) -> &str {
+        match self {
+            TriggerChange::Add(config) | TriggerChange::Change(config) => &config.name,
+            TriggerChange::Remove(name) => name,
+        }
+    }
 }
 
 /// What a configuration that was read again means for the run.
@@ -147,6 +172,9 @@ pub enum Refusal {
     /// No trigger has this name.
     #[error("there is no trigger '{0}'")]
     NoSuchTrigger(String),
+    /// A trigger has this name already.
+    #[error("there is a trigger '{0}' already")]
+    TriggerExists(String),
     /// What was to change has these faults: nothing of it is taken.
     #[error("{}", .0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
     Faults(Vec<Fault>),
@@ -273,7 +301,8 @@ impl Control {
     /// The oldest that waits; a change only where `changes` says that it may come.
     pub(crate) fn take(&self, changes: bool) -> Option<Waiting> {
         let mut queue = self.queue();
-        let may_come = |waiting: &Waiting| changes || !matches!(waiting.order, Order::Reload(_));
+        let may_come =
+            |waiting: &Waiting| changes || !matches!(waiting.order, Order::Reload(_) | Order::Trigger(_));
         let at = queue.waiting.iter().position(may_come)?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         queue.waiting.remove(at)

@@ -92,7 +92,7 @@ mod watch;
 pub mod wiring;
 pub mod worker;
 
-pub use control::{Change, Control, Order, OwnFire, Refusal, Reload, Reply, Which};
+pub use control::{Change, Control, Order, OwnFire, Refusal, Reload, Reply, TriggerChange, Which};
 pub use dump_reports::DumpTotals;
 pub use error::EngineError;
 pub use exec::{ExecCounts, ExecPlan};

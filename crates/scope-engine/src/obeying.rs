@@ -6,7 +6,7 @@
 
 use crate::control::{Control, Fired, ORDERS_MAX, Order, OwnFire, Refusal, Reload, Reply, Waiting, Which};
 use crate::plan::Fixed;
-use crate::reload::reload;
+use crate::reload::{change_one, reload};
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use scope_events::event::Warning;
@@ -66,6 +66,13 @@ impl Obeying<'_> {
                 }
                 Order::Reload(_) if phase != Phase::Going => Err(Refusal::Ended),
                 Order::NoteResumed if phase == Phase::Closing => Err(Refusal::Ended),
+                Order::Trigger(_) if phase != Phase::Going => Err(Refusal::Ended),
+                Order::Trigger(change) => {
+                    change_one(change, self.shared, self.fixed, self.watch).map(|more| {
+                        obeyed.warnings.extend(more);
+                        Reply::Done
+                    })
+                }
                 Order::Arm { .. } if phase != Phase::Going => Err(Refusal::Ended),
                 Order::Arm { trigger, armed } => self.arm(&trigger, armed),
                 Order::Fire(which) => self.fire(&which),

@@ -1,6 +1,6 @@
 //! A change of triggers and limits during a run: makes it, and reports it.
 
-use crate::control::{Change, Reload};
+use crate::control::{Change, Refusal, Reload, TriggerChange};
 use crate::few_pins;
 use crate::filters::made_ready;
 use crate::plan::Fixed;
@@ -9,6 +9,62 @@ use crate::wiring::Shared;
 use scope_events::event::{self, Warning};
 use scope_fault::Fault;
 use scope_packet::LinkType;
+use scope_trigger::TriggerConfig;
+
+/// Triggers at most, as at the start.
+const TRIGGERS_MAX: usize = 256;
+
+/// Changes one trigger, from the run's main thread; the others go on. Returns warnings.
+///
+/// # Errors
+/// There is none of the name, or one already, or there are too many.
+pub(crate) fn change_one(
+    change: TriggerChange,
+    shared: &Shared,
+    fixed: &Fixed,
+    watch: &dyn Watch,
+) -> Result<Vec<Warning>, Refusal> {
+    let set = shared.triggers.current();
+    let mut configs: Vec<TriggerConfig> =
+        set.given().iter().map(|trigger| trigger.config().clone()).collect();
+    let name = change.name().to_string();
+    let at = configs.iter().position(|config| config.name == name);
+    let mut warnings = Vec::new();
+    let mut ready = |config: &TriggerConfig| {
+        let links: Vec<LinkType> =
+            (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
+        warnings.extend(made_ready(config, &links, fixed.filter_engine));
+    };
+    let what = match (change, at) {
+        (TriggerChange::Add(_), Some(_)) => return Err(Refusal::TriggerExists(name)),
+        (TriggerChange::Change(_) | TriggerChange::Remove(_), None) => {
+            return Err(Refusal::NoSuchTrigger(name));
+        }
+        (TriggerChange::Add(_), None) if configs.len() >= TRIGGERS_MAX => {
+            let fault = Fault::whole(format!("there are {TRIGGERS_MAX} triggers already"));
+            return Err(Refusal::Faults(vec![fault.remedy("remove one")]));
+        }
+        (TriggerChange::Add(config), None) => {
+            ready(&config);
+            configs.push(*config);
+            "added"
+        }
+        (TriggerChange::Change(config), Some(at)) => {
+            ready(&config);
+            configs[at] = *config;
+            "changed"
+        }
+        (TriggerChange::Remove(_), Some(at)) => {
+            configs.remove(at);
+            "removed"
+        }
+    };
+    shared.triggers.replace(&configs, set.hand().config().clone());
+    let said = format!("trigger {name}: {what} by order");
+    shared.events.log(event::Reload { ok: true, changed: vec![said.clone()], ..Default::default() });
+    watch.note(&said);
+    Ok(warnings)
+}
 
 /// Makes the change, from the run's main thread. Machine code is made before any worker sees the triggers.
 /// Returns warnings: what is kept as it was, which filters have no machine code.

@@ -132,6 +132,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Files don't wait for summaries, and are gone through once.
     let summaries = (live && !plan.live.triggers.is_empty()).then(|| Summaries::new(&ring));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let volumes = stores.as_ref().map(OpenStores::folders).unwrap_or_default();
     let past = stores.as_ref().map(|stores| Arc::new(stores.past(&ring, &clock)));
     let start = |stores: OpenStores| stores.start(&ring, summaries.as_ref(), plan.fixed.status_every);
     let stores = stores.map(start).transpose()?;
@@ -157,7 +158,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         };
         let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
-        watch.opening(Opening { socket, run_id, folder, tail, audit });
+        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit });
     }
     run.go(sources, nics, warnings, watch)
 }

@@ -94,6 +94,11 @@ impl OpenStores {
         self.volumes.iter().flat_map(|volume| writable(std::slice::from_ref(&*volume.folder)))
     }
 
+    /// The folder of each volume.
+    pub fn folders(&self) -> Vec<Arc<Folder>> {
+        self.volumes.iter().map(|volume| volume.folder.clone()).collect()
+    }
+
     /// A line for each volume: where it stores, and how.
     pub fn notes(&self) -> Vec<String> {
         let note = |(volume, plan): (&OpenVolume, &VolumePlan)| {

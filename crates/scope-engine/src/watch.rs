@@ -17,6 +17,8 @@ pub struct Opening<'a> {
     pub run_id: [u8; 16],
     /// The folder of its dumps; `None`: they go elsewhere.
     pub folder: Option<Arc<Folder>>,
+    /// The folders of its store's volumes.
+    pub volumes: Vec<Arc<Folder>>,
     /// The newest lines of its log.
     pub tail: Arc<Tail>,
     /// What its log says of the audit.

@@ -583,12 +583,53 @@ pub enum TriggersVerb {
     /// List them, with what became of their hits
     #[command(after_help = help::ASK_EXAMPLES)]
     List(AskArgs),
+    /// Add one, until the configuration is read again
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Add(TriggerWords),
+    /// Change one, until the configuration is read again: what isn't said stays
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Change(TriggerWords),
+    /// Remove one, until the configuration is read again; its dumps go on
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Remove(TriggerArgs),
     /// Let one fire, until it is ordered otherwise
     #[command(after_help = help::ASK_EXAMPLES)]
     Arm(TriggerArgs),
     /// Keep one from firing, until it is armed, or the configuration is read again
     #[command(after_help = help::ASK_EXAMPLES)]
     Disarm(TriggerArgs),
+}
+
+/// A trigger in words.
+#[derive(Debug, Args)]
+pub struct TriggerWords {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What it fires at, in the language of tcpdump
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub filter: Option<String>,
+    /// What its dumps keep: a filter, or a template such as 'host $srcIP'
+    #[arg(long, value_name = "TEMPLATE", allow_hyphen_values = true)]
+    pub dump: Option<String>,
+    /// How far back they reach
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub before: Option<String>,
+    /// How far on
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub after: Option<String>,
+    /// How long behind a fire it starts no new dump
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub holdoff: Option<String>,
+    /// For hits with the same of these values, such as '$srcIP'
+    #[arg(long, value_name = "TEMPLATE", allow_hyphen_values = true)]
+    pub holdoff_key: Option<String>,
+    /// Disarm it after its first fire
+    #[arg(long)]
+    pub single: bool,
+    /// Which instance.
+    #[command(flatten)]
+    pub ask: AskArgs,
 }
 
 /// One trigger of a running instance.

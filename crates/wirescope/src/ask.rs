@@ -5,7 +5,7 @@
 
 mod said;
 
-use crate::args::{AskArgs, DumpsVerb, FireArgs, TriggerArgs, TriggersVerb};
+use crate::args::{AskArgs, DumpsVerb, FireArgs, TriggerArgs, TriggerWords, TriggersVerb};
 use crate::plan::places::STDOUT;
 use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, print_text, told};
@@ -13,6 +13,7 @@ use http::Method;
 use scope_api::client::{AskError, Client, encoded};
 use scope_api::find::instances;
 use scope_api::fire::Fire;
+use scope_api::trigger::Trigger;
 use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::printable::{json_line, shell_word};
 use serde_json::Value;
@@ -37,8 +38,55 @@ pub fn losses(args: &AskArgs) -> u8 {
 pub fn triggers(what: &TriggersVerb) -> u8 {
     match what {
         TriggersVerb::List(args) => one(args, "triggers", said::triggers),
+        TriggersVerb::Add(words) => put(words, false),
+        TriggersVerb::Change(words) => put(words, true),
+        TriggersVerb::Remove(TriggerArgs { name, ask }) => {
+            let removed = client(ask).and_then(|client| {
+                let what = format!("triggers/{}", encoded(name));
+                client.json(Method::DELETE, &what, None).map_err(|error| no(&client, error))
+            });
+            told(removed.map(|value| if ask.json { line(&value) } else { format!("{name}: removed\n") }))
+        }
         TriggersVerb::Arm(args) => arm(args, "arm"),
         TriggersVerb::Disarm(args) => arm(args, "disarm"),
+    }
+}
+
+/// Adds a trigger, or changes it: then what isn't said stays as it is.
+fn put(words: &TriggerWords, is_change: bool) -> u8 {
+    let ask = &words.ask;
+    let done = client(ask).and_then(|client| {
+        let what = format!("triggers/{}", encoded(&words.name));
+        let now = match is_change {
+            true => client.json(Method::GET, &what, None).map_err(|error| no(&client, error))?,
+            false => Value::Null,
+        };
+        let body = in_words(words, &now).json();
+        let done = match is_change {
+            true => client.json(Method::PUT, &what, Some(&body)),
+            false => client.json(Method::POST, "triggers", Some(&body)),
+        };
+        done.map_err(|error| no(&client, error))
+    });
+    told(done.map(|value| if ask.json { line(&value) } else { said::put(&value) }))
+}
+
+/// What is said of a trigger, and for the rest what it is now.
+fn in_words(words: &TriggerWords, now: &Value) -> Trigger {
+    let text =
+        |said: &Option<String>, key: &str| said.clone().or_else(|| now[key].as_str().map(str::to_string));
+    let time = |said: &Option<String>, key: &str| {
+        said.clone().or_else(|| now[key].as_i64().map(|ns| format!("{ns}ns")))
+    };
+    Trigger {
+        name: words.name.clone(),
+        filter: text(&words.filter, "filter").unwrap_or_default(),
+        dump: text(&words.dump, "dump"),
+        before: time(&words.before, "before_ns"),
+        after: time(&words.after, "after_ns"),
+        holdoff: time(&words.holdoff, "holdoff_ns"),
+        holdoff_key: text(&words.holdoff_key, "holdoff_key"),
+        single: if words.single { Some(true) } else { now["single"].as_bool() },
     }
 }
 

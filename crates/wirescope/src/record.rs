@@ -1,6 +1,6 @@
 //! A planned run from its first word to its summary: signals in, words out.
 
-use crate::config::reload::Reloader;
+use crate::config::reload::{Reloader, trigger_reader};
 use crate::plan::Planned;
 use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
@@ -57,6 +57,7 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
         group: planned.run.fixed.control.as_ref().and_then(|control| control.group),
         role: planned.control_role,
         reload,
+        read_trigger: trigger_reader(&planned.settings, &planned.run.fixed.link_types),
         version: env!("CARGO_PKG_VERSION").to_string(),
         config: planned.run.fixed.config.clone(),
         vlan: planned.run.fixed.vlan,

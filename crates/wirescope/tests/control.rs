@@ -307,6 +307,103 @@ fn a_trigger_that_is_disarmed_fires_no_more_until_it_is_armed_or_the_configurati
 }
 
 #[test]
+fn triggers_are_added_changed_and_removed_while_the_run_goes() {
+    let running = Running::new(&[]);
+    let added = running
+        .post("triggers", r#"{"name": "more", "filter": "udp", "dump": "host $srcIP", "after": "0s"}"#);
+    assert_eq!((added.status, &added.body["trigger"]), (201, &json!("more")), "{added:?}");
+    let toml = "[[trigger]]\nname = \"more\"\nexpr = \"udp\"\ndump = \"host $srcIP\"\nafter = \"0s\"\n";
+    assert_eq!(added.body["toml"], toml);
+    assert!(added.head.contains("location: /api/v1/triggers/more"), "{added:?}");
+    wait_until("fires", || running.get("triggers/more").body["hits"]["fired"].as_u64() > Some(0));
+    let more = running.get("triggers/more").body;
+    // What it doesn't say is as the run was told.
+    assert_eq!((&more["before_ns"], &more["after_ns"]), (&json!(200_000_000), &json!(0)));
+    let put = |name: &str, body: &str| {
+        let len = body.len();
+        running.ask(&format!(
+            "PUT /api/v1/triggers/{name} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             content-length: {len}\r\nconnection: close\r\n\r\n{body}"
+        ))
+    };
+    assert_eq!(put("more", r#"{"filter": "udp port 60000", "holdoff": "5s"}"#).status, 200);
+    wait_until("the change", || running.get("triggers/more").body["filter"] == "udp port 60000");
+    let delete = |name: &str| {
+        running
+            .ask(&format!("DELETE /api/v1/triggers/{name} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
+    };
+    for (heard, status, place) in [
+        (running.post("triggers", r#"{"name": "more", "filter": "udp"}"#), 409, "name"),
+        (running.post("triggers", r#"{"name": "x", "filter": "prot 80"}"#), 400, "filter"),
+        (running.post("triggers", r#"{"name": "manual", "filter": "udp"}"#), 400, "name"),
+        (running.post("triggers", r#"{"name": "a b", "filter": "udp"}"#), 400, ""),
+        (running.post("triggers", r#"{"name": "x", "filter": "udp", "dump": "host $nix"}"#), 400, "dump"),
+        (running.post("triggers", r#"{"name": "x", "filter": "udp", "before": "soon"}"#), 400, "before"),
+        (running.post("triggers", r#"{"name": "x", "filter": "udp", "exec": "sh"}"#), 400, "exec"),
+        (running.post("triggers", ""), 400, "body"),
+        (put("none", r#"{"filter": "udp"}"#), 404, "name"),
+        (put("more", r#"{"filter": "udp", "name": "less"}"#), 400, "name"),
+        (delete("none"), 404, "name"),
+        (delete("manual"), 404, "name"),
+    ] {
+        assert_eq!(heard.status, status, "{heard:?}");
+        if !place.is_empty() {
+            assert_eq!(heard.body["faults"][0]["place"], place, "{heard:?}");
+        }
+    }
+    assert_eq!(delete("more").status, 200);
+    wait_until("it to be gone", || running.get("triggers/more").status == 404);
+    let done = running.command(&["triggers", "add", "less", "--filter", "udp port 53", "--holdoff", "1s"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(
+        done.stdout.contains("[[trigger]]\nname = \"less\"\nexpr = \"udp port 53\"\n"),
+        "{}",
+        done.stdout
+    );
+    wait_until("it", || running.get("triggers/less").status == 200);
+    let done = running.command(&["triggers", "change", "less", "--before", "7ms"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    wait_until("the change", || running.get("triggers/less").body["before_ns"] == 7_000_000);
+    assert_eq!(running.get("triggers/less").body["holdoff_ns"], 1_000_000_000);
+    let done = running.command(&["triggers", "remove", "less"]);
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "less: removed\n"), "{}", done.stderr);
+    running.started.signal(libc::SIGINT);
+    let done = running.started.finish(LIMIT);
+    assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr); // hits of `more` may have been too many
+    assert!(done.summary().hits["more"].fired > 0, "{}", done.stdout);
+}
+
+#[test]
+fn spans_of_the_store_are_held_and_let_go() {
+    let place = Place::new();
+    let stores = ["a", "b"].map(|name| place.path(name));
+    let [a, b] = [0, 1].map(|at: usize| stores[at].to_str().unwrap().to_string());
+    let running = Running::at(place, &["--store", &a, "--store", &b]);
+    assert_eq!(running.get("holds").body, json!({"holds": []}));
+    let held = running.post("holds", r#"{"from": "@1700000000", "to": "@1700003600", "note": "incident 7"}"#);
+    assert_eq!((held.status, &held.body["volumes"]), (201, &json!(2)), "{held:?}");
+    let id = held.body["id"].as_u64().unwrap();
+    assert_eq!(running.get("holds").body["holds"][0]["note"], "incident 7");
+    for store in [&a, &b] {
+        let listed = finish(wirescope(&["hold", "list", "--store", store]));
+        assert!(listed.stdout.contains("incident 7"), "{}", listed.stdout);
+    }
+    let delete = |id: &str| {
+        running.ask(&format!("DELETE /api/v1/holds/{id} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
+    };
+    assert_eq!((delete("77").status, delete("x").status), (404, 404));
+    assert_eq!(running.post("holds", r#"{"from": "@2", "to": "@1"}"#).status, 400);
+    assert_eq!(delete(&id.to_string()).status, 200);
+    assert_eq!(running.get("holds").body, json!({"holds": []}));
+    running.end();
+    let without = Running::new(&[]);
+    assert_eq!(without.get("holds").body, json!({"holds": []}));
+    let refused = without.post("holds", r#"{"from": "@1", "to": "@2"}"#);
+    assert_eq!((refused.status, &refused.body["faults"][0]["cause"]), (400, &json!("this run has no store")));
+    without.end();
+}
+
+#[test]
 fn orders_and_looks_at_packets_are_lines_of_the_audit_refused_ones_too() {
     let running = Running::new(&["--status-every", "1s"]);
     let fired = running.post("fire", r#"{"filter": "udp port 60000", "wait": true}"#);

@@ -102,6 +102,15 @@ pub fn triggers(triggers: &Value) -> String {
     list(&triggers["triggers"]).iter().map(line).collect()
 }
 
+/// A trigger that was added or changed, and what makes it last.
+pub fn put(answer: &Value) -> String {
+    let name = text(&answer["trigger"]);
+    format!(
+        "{name}: in force until the configuration is read again; to keep it, add to the file:\n{}",
+        text(&answer["toml"])
+    )
+}
+
 /// A trigger that was armed or disarmed.
 pub fn armed(answer: &Value) -> String {
     format!("{}: {}\n", text(&answer["trigger"]), if answer["armed"] == true { "armed" } else { "disarmed" })

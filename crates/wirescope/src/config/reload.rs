@@ -11,14 +11,16 @@
 
 use super::{keys, laid_over, meant, written};
 use crate::plan::{self, Look};
+use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};
+use scope_door::ReadTrigger;
 use scope_engine::control::Unsent;
 use scope_engine::reread::Reread;
 use scope_engine::{Change, Control, Live, Order, Refusal, Reload};
 use scope_fault::Fault;
 use scope_packet::LinkType;
 use scope_rights::is_readable;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -125,4 +127,19 @@ impl Reloader {
             let _ = answer.wait(); // the run says itself what came of it
         }
     }
+}
+
+/// Makes a trigger of its words, for a run with these settings: what it doesn't say is as they say for all.
+pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigger {
+    let (settings, link_types) = (settings.clone(), link_types.to_vec());
+    Arc::new(move |trigger: &Trigger| {
+        let keys = keys::all();
+        let written = Written::parse(Path::new("body"), &trigger.toml(), &keys);
+        let own = Settings::merge(&keys, Some(written.map_err(|error| error.faults)?), &Given::new());
+        // Templates of the command line belong to its own triggers, one by one.
+        let is_of_run = |key: &str| !["trigger", "dump"].contains(&key);
+        let args = meant(own.keeping(&settings, is_of_run))?;
+        let mut live = plan::plan(&args, Look::Known(&link_types))?.run.live;
+        live.triggers.pop().ok_or_else(Vec::new)
+    })
 }
