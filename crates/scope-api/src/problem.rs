@@ -66,7 +66,10 @@ impl Problem {
             let json = fault.to_json();
             let text = |key: &str| json[key].as_str().unwrap_or_default().to_string();
             let place = if json["key"].is_null() { text("subject") } else { text("key") };
-            Said { place, cause: text("cause"), remedy: text("remedy") }
+            // Filters name themselves in their words.
+            let cause = text("cause");
+            let cause = cause.strip_prefix(&format!("{place}: ")).unwrap_or(&cause).to_string();
+            Said { place, cause, remedy: text("remedy") }
         };
         Problem { status, faults: faults.iter().map(said).collect(), retry_after_s: None, allow: Vec::new() }
     }
@@ -124,6 +127,15 @@ impl std::error::Error for Problem {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_named_once() {
+        let fault = Fault::of("filter").cause("filter: syntax error at byte 0");
+        assert_eq!(
+            Problem::of_faults(StatusCode::BAD_REQUEST, &[fault]).to_string(),
+            "filter: syntax error at byte 0"
+        );
+    }
 
     #[test]
     fn what_is_written_is_read_again() {

@@ -1,7 +1,8 @@
 //! Closed files that their run, which died, didn't come to give a line in the chain.
 //!
 //! A file gets its line after its name, and its hash takes time: whoever is killed leaves some files without one.
-//! Only the run of the chain's last line, and runs that left growing files, can have been killed so.
+//! Only runs that left growing files, that of the chain's last line, and those of which the chain has lines and not all can
+//! have been killed so: the last ones while a later run gave them theirs, and was killed itself.
 
 use crate::chain::Chain;
 use crate::chaining::Whole;
@@ -15,7 +16,7 @@ use scope_folder::Folder;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Of a run without any line nobody knows whether it kept the chain. With at most so many bytes in closed files
 /// it was killed soon after its begin, and all of them get their lines; with more none does.
@@ -54,7 +55,8 @@ impl Unchained {
             return Ok(found);
         }
         let standing = disk.list()?;
-        for run in left.iter().copied().chain(last).collect::<BTreeSet<_>>() {
+        let in_part = in_part(&chain, &standing);
+        for run in left.iter().copied().chain(last).chain(in_part).collect::<BTreeSet<_>>() {
             let names: BTreeSet<PathBuf> = chain
                 .links
                 .iter()
@@ -89,5 +91,40 @@ impl Unchained {
             }
         }
         Ok(found)
+    }
+}
+
+/// Runs of which the chain has lines, but not of every closed file that stands here.
+fn in_part(chain: &Chain, standing: &[Standing]) -> BTreeSet<[u8; 16]> {
+    let lines: BTreeSet<&Path> = chain.links.iter().map(|link| Path::new(&link.file.name)).collect();
+    let lacking = standing.iter().filter(|file| !lines.contains(&*file.name));
+    let names = lacking.filter_map(|file| FileName::read(&file.name)).filter(|name| !name.is_growing());
+    let begins: BTreeSet<[u8; 4]> = names.map(|name| name.run()).collect();
+    let runs = chain.links.iter().map(|link| link.file.run_id);
+    runs.filter(|run| begins.contains(&begin_of_run(run))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::{ChainedFile, Digest, Link};
+    use scope_packet::LinkType;
+
+    #[test]
+    fn a_run_that_was_given_its_lines_in_part_is_known() {
+        let name =
+            |run: u8, number| FileName::growing(9, &[run; 16], LinkType::ETHERNET, number).closed().path();
+        let standing: Vec<Standing> = [(1, 1), (1, 2), (2, 1), (3, 1)]
+            .map(|(run, number)| Standing { name: name(run, number), len: 1, taken: 1 })
+            .to_vec();
+        let link = |run: u8, number| {
+            let name = name(run, number).to_string_lossy().into_owned();
+            let (run_id, hash) = ([run; 16], Digest([0; 32]));
+            Link::new(ChainedFile { run_id, name, span: (0, 0), packets: 0, bytes: 1, hash }, Digest([0; 32]))
+        };
+        // Of the first run a file lacks its line, of the second none does, and of the third nothing is known.
+        let mut chain = Chain::default();
+        chain.links.extend([link(1, 1), link(2, 1)]);
+        assert_eq!(in_part(&chain, &standing), BTreeSet::from([[1; 16]]));
     }
 }

@@ -148,6 +148,9 @@ pub fn dump(dump: &Value) -> String {
     let complete = match (dump["complete"] == true, dump["error"].as_str()) {
         (true, _) => "complete".to_string(),
         (false, Some(error)) => error.to_string(),
+        (false, None) if (of(&dump["lost_min"]), dump["lost_max"].as_u64()) == (0, Some(0)) => {
+            "not complete: no packet lost, but its window has a gap".to_string()
+        }
         (false, None) => {
             let most = dump["lost_max"].as_u64().map_or("any number".to_string(), number);
             format!("lacks {} to {most}", number(of(&dump["lost_min"])))
@@ -206,6 +209,8 @@ mod tests {
             json!({"id": 7, "trigger": "t", "packets": 2, "bytes": 100, "complete": true, "path": "/d/x"});
         assert_eq!(dump(&whole), "dump 7 of t: 2 packets, 100 B, complete; /d/x");
         let lossy = json!({"id": 7, "trigger": "t", "packets": 2, "bytes": 100, "complete": false, "lost_min": 3, "lost_max": null});
+        let silent = json!({"id": 7, "trigger": "t", "packets": 2, "bytes": 100, "complete": false, "lost_min": 0, "lost_max": 0});
+        assert!(dump(&silent).ends_with("not complete: no packet lost, but its window has a gap"));
         assert_eq!(dump(&lossy), "dump 7 of t: 2 packets, 100 B, lacks 3 to any number");
         assert_eq!(
             dump(&json!({"id": 8, "trigger": "t", "state": "open", "packets": 1})),
