@@ -5,10 +5,10 @@
 //! {"action":"Fire","chain":"9f..","method":"POST","path":"/api/v1/fire","role":"admin","run":"0a1b..","status":202,
 //!  "time":"2026-11-20T20:31:05.000000000Z","uid":0,"what":{"filter":"udp"}}
 //! ```
-//! (one line). `chain` is BLAKE3 over the hash of the line before, as it is written there, and this line without its
-//! `chain`, keys in alphabetical order. The first line of a file goes on from the last one of the file before, if that was
-//! moved away while the run went. The newest hash stands in the status lines of the log: so a tail that was cut off shows,
-//! too.
+//! (one line). `chain` is BLAKE3 over the hash of the same run's line before (of its first line: nothing), as it is written
+//! there, and this line without its `chain`, keys in alphabetical order. So runs that share a folder have chains of their own,
+//! and one goes on where the file was moved away meanwhile. The newest hash stands in the status lines of the log: so a
+//! tail that was cut off, or a run whose lines are all gone, shows, too.
 
 use scope_events::AuditHead;
 use scope_folder::Folder;
@@ -18,16 +18,11 @@ use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The file, in the folder of the run's dumps.
 pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
-/// Of an audit that is there so much of the end is looked at for its last line, bytes.
-const LAST_BYTES_MAX: u64 = 1 << 20;
-/// What comes before the first line.
-const NOTHING: &str = "";
 
 /// What is noted of a request.
 #[derive(Clone, Debug)]
@@ -55,16 +50,17 @@ pub(crate) struct Audit {
     failures: AtomicU64,
 }
 
+#[derive(Default)]
 struct Open {
     file: Option<File>,
+    /// The hash of the run's newest line; empty before the first.
     chain: String,
 }
 
 impl Audit {
-    /// Goes on in the folder's audit, if there is one.
+    /// Appends to the folder's audit, once there is something to note.
     pub(crate) fn new(folder: Arc<Folder>, run: String, head: Arc<AuditHead>) -> Audit {
-        let chain = last_chain(&folder);
-        Audit { folder, run, head, open: Mutex::new(Open { file: None, chain }), failures: AtomicU64::new(0) }
+        Audit { folder, run, head, open: Mutex::default(), failures: AtomicU64::new(0) }
     }
 
     /// Appends a line. What can't be written is counted: it stands in no file, and the next line goes on without it.
@@ -87,7 +83,14 @@ impl Audit {
         let is_there = |file: &File| self.folder.leads_to(name, file).unwrap_or(false);
         let mut file = match open.file.take().filter(is_there) {
             Some(file) => file,
-            None => self.folder.append(name)?,
+            None => {
+                let mut file = self.folder.append(name)?;
+                // A full disk, or a run that lost its machine, may have left half a line.
+                if self.folder.ends_within_a_line(name) {
+                    file.write_all(b"\n")?;
+                }
+                file
+            }
         };
         let Noted { uid, role, method, path, action, what, status } = noted;
         let line = json!({
@@ -95,10 +98,9 @@ impl Audit {
             "action": action, "what": what, "status": status,
         });
         let (text, chain) = chained(line, &open.chain);
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        open.file = Some(file);
-        written?;
-        open.chain = chain;
+        file.write_all(text.as_bytes())?;
+        file.sync_data()?;
+        *open = Open { file: Some(file), chain };
         Ok(())
     }
 }
@@ -118,40 +120,10 @@ fn hash(object: &Map<String, Value>, before: &str) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// The hash of the last line that is there.
-fn last_chain(folder: &Folder) -> String {
-    let read = || {
-        let file = folder.existing(OsStr::new(AUDIT_FILE), false).ok()??;
-        let len = file.metadata().ok()?.len();
-        let mut bytes = vec![0; len.min(LAST_BYTES_MAX) as usize];
-        let at = len - bytes.len() as u64;
-        file.read_exact_at(&mut bytes, at).ok()?;
-        let last = bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|&byte| byte == b'\n').next()?;
-        let line: Value = serde_json::from_slice(last).ok()?;
-        line["chain"].as_str().map(str::to_string)
-    };
-    read().unwrap_or_else(|| NOTHING.to_string())
-}
-
-/// The number of the first line of an audit that doesn't follow the one before it, and the hash of the last line; lines are
-/// counted from 1.
-#[cfg(test)]
-fn verified(text: &str, before: &str) -> (Option<usize>, String) {
-    let mut chain = before.to_string();
-    for (number, line) in (1..).zip(text.lines()) {
-        let Ok(Value::Object(mut object)) = serde_json::from_str(line) else { return (Some(number), chain) };
-        let said = object.remove("chain").and_then(|said| said.as_str().map(str::to_string));
-        if said.as_deref() != Some(&hash(&object, &chain)) {
-            return (Some(number), chain);
-        }
-        chain = said.unwrap_or_default();
-    }
-    (None, chain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn noted(number: u16) -> Noted {
         Noted {
@@ -165,28 +137,67 @@ mod tests {
         }
     }
 
+    /// The number of the first line that doesn't follow its run's line before; lines are counted from 1. `chains` has each
+    /// run's newest hash.
+    fn first_wrong(text: &str, chains: &mut BTreeMap<String, String>) -> Option<usize> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let Ok(Value::Object(mut object)) = serde_json::from_str(line) else { return Some(number) };
+            let said = object.remove("chain").and_then(|said| said.as_str().map(str::to_string));
+            let chain = chains.entry(object["run"].to_string()).or_default();
+            if said.as_deref() != Some(&hash(&object, chain)) {
+                return Some(number);
+            }
+            *chain = said.unwrap_or_default();
+        }
+        None
+    }
+
     #[test]
-    fn lines_follow_each_other_over_runs_and_moves_and_what_is_removed_shows() {
+    fn lines_follow_each_other_run_by_run_and_what_is_removed_shows() {
         let place = tempfile::tempdir().unwrap();
         let folder = Arc::new(Folder::open(place.path()).unwrap());
         let (path, moved) = (place.path().join(AUDIT_FILE), place.path().join("moved"));
         let head = Arc::new(AuditHead::default());
-        let audit = || Audit::new(folder.clone(), "r".to_string(), head.clone());
-        let first = audit();
-        (0..3).for_each(|number| first.note(&noted(number), 7));
-        let second = audit(); // another run goes on
-        (3..5).for_each(|number| second.note(&noted(number), 8));
+        let audit = |run: &str| Audit::new(folder.clone(), run.to_string(), head.clone());
+        // Two runs write at once.
+        let (one, other) = (audit("a"), audit("b"));
+        for number in 0..3 {
+            one.note(&noted(number), 7);
+            other.note(&noted(10 + number), 7);
+        }
         std::fs::rename(&path, &moved).unwrap();
-        second.note(&noted(5), 9);
-        let [one, two] = [&moved, &path].map(|path| std::fs::read_to_string(path).unwrap());
-        let (wrong, chain) = verified(&one, NOTHING);
-        assert_eq!((wrong, one.lines().count()), (None, 5), "{one}");
-        let (wrong, last) = verified(&two, &chain);
-        assert_eq!((wrong, Some(last)), (None, head.get()));
-        let without: String =
-            one.lines().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| format!("{line}\n")).collect();
-        assert_eq!(verified(&without, NOTHING).0, Some(3));
-        assert_eq!(verified(&one.replacen("port 1", "port 9", 1), NOTHING).0, Some(2));
-        assert_eq!(second.failures(), 0);
+        one.note(&noted(5), 9);
+        let [before, behind] = [&moved, &path].map(|path| std::fs::read_to_string(path).unwrap());
+        let mut chains = BTreeMap::new();
+        assert_eq!((first_wrong(&before, &mut chains), before.lines().count()), (None, 6), "{before}");
+        assert_eq!(first_wrong(&behind, &mut chains), None);
+        assert_eq!(head.get().as_ref(), chains.get("\"a\""));
+        let wrong = |text: &str| first_wrong(text, &mut BTreeMap::new());
+        let without: String = before
+            .lines()
+            .enumerate()
+            .filter(|(at, _)| *at != 2)
+            .map(|(_, line)| format!("{line}\n"))
+            .collect();
+        assert_eq!(
+            wrong(&without),
+            Some(4),
+            "the third line is gone, and the one of its run behind it shows that"
+        );
+        assert_eq!(wrong(&before.replacen("port 1\"", "port 9\"", 1)), Some(3));
+        assert_eq!(one.failures() + other.failures(), 0);
+    }
+
+    #[test]
+    fn half_a_line_that_was_left_spoils_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(AUDIT_FILE);
+        std::fs::write(&path, "{\"action\":\"Fi").unwrap();
+        let folder = Arc::new(Folder::open(place.path()).unwrap());
+        let audit = Audit::new(folder, "a".to_string(), Arc::default());
+        audit.note(&noted(1), 7);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(first_wrong(line, &mut BTreeMap::new()), None, "{text}");
     }
 }

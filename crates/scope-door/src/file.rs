@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 use tokio::sync::mpsc::channel;
 
 /// Bytes that are read at once, and pieces that wait for a slow client.
@@ -74,30 +75,40 @@ pub(crate) fn answer(file: File, name: &OsStr, headers: &HeaderMap) -> Result<Re
     Ok(answer)
 }
 
-/// Bytes of a file, read as they are taken.
+/// Bytes of a file, read as they are taken. A thread is taken for each read and no longer: a client that takes nothing keeps
+/// none of them from others.
 fn read(file: File, from: u64, to: u64) -> Body {
     let (sender, pieces) = channel(PIECES_MAX);
-    tokio::task::spawn_blocking(move || {
-        let mut at = from;
+    tokio::spawn(async move {
+        let (mut at, file) = (from, Arc::new(file));
         while at < to {
-            let mut piece = vec![0; PIECE_BYTES.min((to - at) as usize)];
-            let read = match file.read_at(&mut piece, at) {
-                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => {
-                    piece.truncate(bytes);
-                    at += bytes as u64;
-                    Ok(Bytes::from(piece))
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Err(error),
-            };
-            let is_over = read.is_err();
-            if sender.blocking_send(read).is_err() || is_over {
+            let (file, len) = (file.clone(), PIECE_BYTES.min((to - at) as usize));
+            let read = tokio::task::spawn_blocking(move || piece(&file, at, len)).await;
+            let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+            let bytes = read.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            if sender.send(read).await.is_err() || bytes == 0 {
                 return;
             }
+            at += bytes;
         }
     });
     Body::Pieces(pieces, Some(to - from))
+}
+
+/// At most so many bytes from there.
+fn piece(file: &File, at: u64, len: usize) -> io::Result<Bytes> {
+    let mut piece = vec![0; len];
+    loop {
+        match file.read_at(&mut piece, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                piece.truncate(bytes);
+                return Ok(Bytes::from(piece));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// The one range that is asked for; several, or what is none, is the whole file, as RFC 9110 allows.

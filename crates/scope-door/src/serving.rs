@@ -4,7 +4,7 @@ use crate::answers::{self, Asked};
 use crate::audit::Noted;
 use crate::body::{Body, refusal};
 use crate::peer::{Peer, Rules};
-use crate::state::State;
+use crate::state::{ORDERS_MAX, State};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ORIGIN};
 use http::request::Parts;
@@ -61,7 +61,9 @@ pub(crate) async fn serve(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopped.changed() => {
-                let _ = timeout(END_PATIENCE, places.acquire_many(CONNECTIONS_MAX as u32)).await;
+                let connections = places.acquire_many(CONNECTIONS_MAX as u32);
+                let orders = state.orders.acquire_many(ORDERS_MAX as u32);
+                let _ = timeout(END_PATIENCE, async { tokio::join!(connections, orders) }).await;
                 return;
             }
         };
@@ -106,9 +108,6 @@ async fn answer(
     peer: &Peer,
 ) -> Result<Response<Body>, Problem> {
     let (parts, body) = request.into_parts();
-    if parts.headers.contains_key(ORIGIN) {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks"));
-    }
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(at, parameters) => (&ROUTES[at], parameters),
         Found::None => {
@@ -122,21 +121,33 @@ async fn answer(
         }
     };
     let body = understood(&parts, body).await;
-    let noted = route.is_audited().then(|| Noted {
-        uid: peer.uid,
-        role: peer.role.map_or("none".to_string(), |role| role.to_string()),
-        method: parts.method.to_string(),
-        path: parts.uri.path().to_string(),
-        action: format!("{:?}", route.action),
-        what: body.as_ref().cloned().unwrap_or_default(),
-        status: 0,
-    });
-    let answer = allowed(route, peer, parts, (parameters, body), state).await;
-    if let Some(noted) = noted {
-        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
-        note(state, Noted { status: status.as_u16(), ..noted }).await;
+    if !route.is_audited() {
+        return allowed(route, peer, parts, (parameters, body), state).await;
     }
-    answer
+    let Ok(place) = state.orders.clone().try_acquire_owned() else {
+        let cause = format!("{ORDERS_MAX} orders are under way");
+        let retry_after_s = Some(1);
+        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
+    };
+    // An order goes on without its client, so that it is noted whatever becomes of the connection.
+    let (state, peer) = (state.clone(), peer.clone());
+    let done = tokio::spawn(async move {
+        let noted = Noted {
+            uid: peer.uid,
+            role: peer.role.map_or("none".to_string(), |role| role.to_string()),
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_string(),
+            action: format!("{:?}", route.action),
+            what: body.as_ref().cloned().unwrap_or_default(),
+            status: 0,
+        };
+        let answer = allowed(route, &peer, parts, (parameters, body), &state).await;
+        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
+        note(&state, Noted { status, ..noted }).await;
+        drop(place);
+        answer
+    });
+    done.await.unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the order failed")))
 }
 
 /// The answer to whoever may ask.
@@ -147,6 +158,10 @@ async fn allowed(
     (parameters, body): (Vec<String>, Result<Value, Problem>),
     state: &Arc<State>,
 ) -> Result<Response<Body>, Problem> {
+    if parts.headers.contains_key(ORIGIN) {
+        let problem = Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks").at("origin");
+        return Err(problem.remedy("ask without a browser"));
+    }
     let Some(role) = peer.role.filter(|role| *role >= route.role) else {
         let have = peer.role.map_or("none".to_string(), |role| role.to_string());
         let cause = format!("it needs the role {}; user {} has {have}", route.role, peer.uid);

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+
+/// Orders and looks at packets that are under way at once, those included whose client has gone.
+pub(crate) const ORDERS_MAX: usize = 64;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(crate) struct State {
     /// Something was published.
     pub changed: Notify,
     pub counts: Counts,
+    /// Places for [`ORDERS_MAX`].
+    pub orders: Arc<Semaphore>,
     over: AtomicBool,
     published: Mutex<Published>,
 }
@@ -124,6 +129,7 @@ impl State {
             audit,
             changed: Notify::new(),
             counts: Counts::default(),
+            orders: Arc::new(Semaphore::new(ORDERS_MAX)),
             over: AtomicBool::new(false),
             published: Mutex::new(published),
         }

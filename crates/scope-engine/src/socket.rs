@@ -51,14 +51,19 @@ impl Socket {
             Ok(facts) if !facts.file_type().is_socket() => {
                 return Err(fault().cause("it exists, and is no socket").remedy("choose another name"));
             }
-            Ok(_) if UnixStream::connect(path).is_ok() => {
-                let remedy = sentence![
-                    "end that one, or choose another name: ",
-                    Setting::of("control").example("PATH")
-                ];
-                return Err(fault().cause("another instance listens at it").remedy(remedy));
-            }
-            Ok(_) => std::fs::remove_file(path).map_err(of_system)?,
+            Ok(_) => match UnixStream::connect(path).map_err(|error| error.kind()) {
+                // Nobody listens.
+                Err(io::ErrorKind::ConnectionRefused) => std::fs::remove_file(path).map_err(of_system)?,
+                Err(io::ErrorKind::NotFound) => {}
+                // Also where it is closed to this user: somebody may listen.
+                _ => {
+                    let remedy = sentence![
+                        "end that one, or choose another name: ",
+                        Setting::of("control").example("PATH")
+                    ];
+                    return Err(fault().cause("another instance listens at it").remedy(remedy));
+                }
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(of_system(error)),
         }

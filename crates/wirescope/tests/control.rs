@@ -11,7 +11,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// A run that goes until it is stopped, with one trigger, which fires after a second.
 struct Running {
@@ -607,22 +606,37 @@ fn others_get_in_only_by_the_group_and_do_only_what_its_role_may() {
 #[test]
 fn a_client_that_goes_away_in_the_middle_and_one_that_reads_nothing_do_no_harm() {
     let running = Running::new(&["--ring", "256MiB"]);
-    running.post("fire", r#"{"before": "1m", "wait": true}"#);
-    let request = b"GET /api/v1/dumps/1/file HTTP/1.1\r\nhost: x\r\n\r\n";
+    wait_until("packets of some megabytes", || {
+        running.get("status").body["received"]["bytes"].as_u64() > Some(8_000_000)
+    });
+    let id = running.post("fire", r#"{"before": "1m", "wait": true}"#).body["id"].as_u64().unwrap();
+    let request = format!("GET /api/v1/dumps/{id}/file HTTP/1.1\r\nhost: x\r\n\r\n");
     let mut silent = Vec::new();
-    for at in 0..20 {
+    for at in 0..40 {
         let mut stream = UnixStream::connect(running.socket()).unwrap();
-        stream.write_all(request).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut some = [0; 100];
+        assert!(stream.read(&mut some).unwrap() > 0, "its answer has begun");
         if at % 2 == 0 {
-            let mut some = [0; 100];
-            let _ = stream.read(&mut some);
-        } else {
-            silent.push(stream);
+            silent.push(stream); // more of them than there are threads for reads
         }
     }
-    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(running.get("status").body["adds_up"], true);
+    // Whoever orders something, and whoever reads, is answered all the same.
+    assert_eq!(running.post("fire", r#"{"before": "1ms", "wait": true}"#).status, 200);
+    assert!(running.get(&format!("dumps/{id}/file")).bytes.len() > 2_000_000);
     drop(silent);
+    // Who goes away behind an order has ordered it.
+    let order = b"POST /api/v1/fire HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 64\r\n\r\n\
+                  {\"note\": \"gone\", \"after\": \"300ms\", \"before\": \"1ms\", \"wait\": true}";
+    let body = order.len() - order.windows(4).position(|four| four == b"\r\n\r\n").unwrap() - 4;
+    let order =
+        String::from_utf8_lossy(order).replace("content-length: 64", &format!("content-length: {body}"));
+    UnixStream::connect(running.socket()).unwrap().write_all(order.as_bytes()).unwrap();
+    wait_until("its line of the audit", || {
+        let audit = std::fs::read_to_string(running.place.out().join("audit.jsonl")).unwrap();
+        audit.lines().any(|line| line.contains("gone"))
+    });
     let (_, done) = running.end();
     assert!(done.summary().hits["probe"].fired > 0);
 }
