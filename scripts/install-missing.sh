@@ -1,5 +1,5 @@
 #!/bin/sh
-# Looks for what building (`build`), the live demo (`live`), the tests (`test`), the benches (`bench`: what the tests need, and fio) or
+# Looks for what building (`build`), the live demo (`live`), the tests (`test`), the benches (`bench`: what the tests need, fio and python3-venv) or
 # the reading of compiled code (`fences`) need, and installs what is missing.
 # Nothing missing: does nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
@@ -41,6 +41,7 @@ missing_packages() {
     fi
     if [ "$want" = bench ]; then
         command -v fio >/dev/null 2>&1 || echo fio
+        python3 -c 'import ensurepip' >/dev/null 2>&1 || echo python3-venv
     fi
     if [ "$want" = live ] || [ "$want" = test ] || [ "$want" = bench ]; then
         command -v ip >/dev/null 2>&1 || echo iproute2

@@ -10,6 +10,7 @@
 //! ask for, and for a soak that is shorter than the kept ones. Exit code 0: all bars hold; 1: one doesn't, or couldn't
 //! be measured; 2: refused.
 
+mod api;
 mod clocks;
 mod cores;
 mod figures;
@@ -66,6 +67,7 @@ const PARTS: &[(&str, &str)] = &[
         "questions to a store against tcpdump, the disk and cat; bytes read, memory, capture beside them, true \
          answers",
     ),
+    ("api", "answers of a running instance beside slow and broken clients, and what they cost capture"),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("query-speed", "of the part query: speed, bytes read, memory"),
     ("query-beside", "of the part query: live capture beside queries"),
@@ -142,6 +144,10 @@ pub struct Scale {
     pub query_beside: Duration,
     /// Questions whose answers have to be true.
     pub questions: usize,
+    /// How long a run captures beside clients.
+    pub api_span: Duration,
+    /// Requests that are drawn by chance.
+    pub api_cases: usize,
 }
 
 /// Length of a soak that is kept.
@@ -171,6 +177,8 @@ const FULL: Scale = Scale {
     query_lanes: 1000,
     query_beside: Duration::from_secs(30),
     questions: 500,
+    api_span: Duration::from_secs(60),
+    api_cases: 20_000,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -196,6 +204,8 @@ const QUICK: Scale = Scale {
     query_lanes: 60,
     query_beside: Duration::from_secs(2),
     questions: 40,
+    api_span: Duration::from_secs(4),
+    api_cases: 500,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -292,6 +302,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "ring" => ring::measure(scale, &mut record)?,
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
+            "api" => api::measure(&workspace, scale, &mut record)?,
             "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,
             "query-speed" => query::measure(&workspace, scale, &[query::Share::Speed], &mut record)?,
             "query-beside" => query::measure(&workspace, scale, &[query::Share::Beside], &mut record)?,
@@ -324,7 +335,7 @@ mod tests {
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
-            parts: vec!["main", "filter", "ring", "live", "truth", "query", "store"],
+            parts: vec!["main", "filter", "ring", "live", "truth", "query", "api", "store"],
             quick: false,
             ring_bytes: None,
             minutes: None,

@@ -213,6 +213,11 @@ impl Run {
         Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
     }
 
+    /// Its control socket, where it has one.
+    pub fn socket(&self) -> PathBuf {
+        self.path("out").join("wirescope.sock")
+    }
+
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -325,8 +330,13 @@ impl Run {
         self.folder.path().join(name)
     }
 
+    /// All that it said so far.
+    pub fn said(&self) -> String {
+        read_to_string(self.path("stderr")).unwrap_or_default()
+    }
+
     fn words(&self) -> String {
-        let words = read_to_string(self.path("stderr")).unwrap_or_default();
+        let words = self.said();
         words.trim().replace('\n', " / ").chars().take(WORDS_MAX).collect()
     }
 }

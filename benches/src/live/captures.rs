@@ -9,6 +9,7 @@ use crate::wirescope::{Finished, Run};
 use anyhow::{Context, Result, ensure};
 use scope_testkit::lab::RawSender;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program may take so long until it captures.
@@ -60,6 +61,11 @@ impl Capture {
         Ok(self)
     }
 
+    /// Packets lost.
+    pub fn lost(&self) -> u64 {
+        self.counted.lost
+    }
+
     /// Packets lost of those sent, %.
     pub fn loss_percent(&self) -> f64 {
         self.counted.lost as f64 / self.sent.packets as f64 * 100.0
@@ -109,9 +115,24 @@ pub fn idle(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> R
 /// # Errors
 /// What failed, and what doesn't add up.
 pub fn ours(stand: &Stand, sender: &mut Sender, pace: Pace, span: Duration) -> Result<Capture> {
-    let (spent, finished) = our_run(stand, sender, pace, span, &OURS, SETTLE_BEHIND)?;
+    ours_while(stand, sender, pace, span, |_, _| Ok(())).map(|(capture, ())| capture)
+}
+
+/// The same while `beside` goes on, in a thread of its own from before the first packet on: the flag says that the last one
+/// was sent.
+///
+/// # Errors
+/// What failed, and what doesn't add up.
+pub fn ours_while<T: Send>(
+    stand: &Stand,
+    sender: &mut Sender,
+    pace: Pace,
+    span: Duration,
+    beside: impl FnOnce(&Run, &AtomicBool) -> Result<T> + Send,
+) -> Result<(Capture, T)> {
+    let (spent, finished, beside) = our_run(stand, sender, pace, span, &OURS, SETTLE_BEHIND, beside)?;
     let counted = Counted { seen: finished.received(), lost: finished.dropped() };
-    spent.of(counted).checked()
+    Ok((spent.of(counted).checked()?, beside))
 }
 
 /// Ours, into its ring and onto the disk, below `folder`: what isn't on the disk in the end is lost.
@@ -127,7 +148,7 @@ pub fn ours_stored(
 ) -> Result<Capture> {
     let store = folder.to_str().context("the folder's path is no UTF-8")?;
     let arguments = [&OURS_STORED[..], &["--store", store]].concat();
-    let (spent, finished) = our_run(stand, sender, pace, span, &arguments, SETTLE_STORED)?;
+    let (spent, finished, ()) = our_run(stand, sender, pace, span, &arguments, SETTLE_STORED, |_, _| Ok(()))?;
     let volume = &finished.summary["stores"][0];
     let [stored, missed] = ["stored", "missed"].map(|key| volume[key]["packets"].as_u64().unwrap_or(0));
     ensure!(
@@ -138,18 +159,27 @@ pub fn ours_stored(
     spent.of(Counted { seen: stored, lost: finished.dropped() + missed }).checked()
 }
 
-/// A run of ours with these arguments; what it received, it had stored in its ring.
-fn our_run(
+/// A run of ours with these arguments, while `beside` goes on; what it received, it had stored in its ring.
+fn our_run<T: Send>(
     stand: &Stand,
     sender: &mut Sender,
     pace: Pace,
     span: Duration,
     arguments: &[&str],
     settle: Duration,
-) -> Result<(Spent, Finished)> {
+    beside: impl FnOnce(&Run, &AtomicBool) -> Result<T> + Send,
+) -> Result<(Spent, Finished, T)> {
     let mut run = on_core(stand, || Run::start(stand.workspace, Some(stand.lab.b()), arguments))?;
     run.wait_started()?;
-    let spent = measured(stand, sender, pace, span, run.id(), settle)?;
+    let is_over = AtomicBool::new(false);
+    let (spent, beside) = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| beside(&run, &is_over));
+        let spent = measured(stand, sender, pace, span, run.id(), settle);
+        is_over.store(true, Ordering::Relaxed);
+        let beside = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (spent, beside)
+    });
+    let (spent, beside) = (spent?, beside?);
     run.interrupt()?;
     let finished = run.finish_worn(OUR_END_LIMIT)?; // a store that missed packets says so by its exit code
     ensure!(finished.hits_total() == 0, "{} hits of a trigger that must not fire", finished.hits_total());
@@ -158,7 +188,7 @@ fn our_run(
         "not every packet was stored: {}",
         finished.summary["stored"]
     );
-    Ok((spent, finished))
+    Ok((spent, finished, beside))
 }
 
 /// A peer's.

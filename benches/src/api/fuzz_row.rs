@@ -1,0 +1,136 @@
+//! Requests drawn by chance from the API's own document, by schemathesis: no answer may be outside of what the document says.
+//!
+//! ```text
+//! schemathesis ─► TCP on loopback ─► forward ─► control socket ─► a run on loopback
+//! ```
+//! schemathesis speaks TCP only. It lies among the peers, in a virtual environment of its own. The stream of events isn't
+//! asked: it has no end, which schemathesis would wait for.
+
+use super::forward;
+use crate::Scale;
+use crate::table::Table;
+use crate::wirescope::Run;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The row, and what it is of.
+pub const ROW: &str = "api_fuzz";
+pub const TRUE: &str = "1 if no answer was another one than the document says";
+const CASES: &str = "requests";
+/// The program that draws them.
+const PACKAGE: &str = "schemathesis==4.32.5";
+/// Of what is held against the document.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance";
+/// Cases of one route at a time: many, so that few turns are needed.
+const EXAMPLES: usize = 400;
+/// Turns at most.
+const TURNS_MAX: usize = 200;
+/// An answer that takes longer is none, seconds.
+const PATIENCE: &str = "30";
+/// A run that records little: each fire of the many makes a dump of all of it.
+const RUN: [&str; 6] = ["-i", "lo", "--ring", "4MiB", "--trigger", "udp dst port 9"];
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// Of what schemathesis said, so many of the last characters are repeated.
+const WORDS_MAX: usize = 2000;
+
+/// Draws as many requests as the scale says.
+pub fn measure(workspace: &Workspace, scale: Scale, table: &mut Table) {
+    let (is_true, cases) = match fuzz(workspace, scale.api_cases) {
+        Ok(cases) => (Ok(1.0), Ok(cases as f64)),
+        Err(error) => (Err(format!("{error:#}")), Err(format!("{error:#}"))),
+    };
+    table.put(ROW, TRUE, "", is_true);
+    table.put(ROW, CASES, "", cases);
+}
+
+/// How many there were.
+fn fuzz(workspace: &Workspace, cases_least: usize) -> Result<usize> {
+    let program = program(workspace)?;
+    let store = workspace.out_folder()?;
+    let store = store.path().to_str().context("the folder's path is no UTF-8")?;
+    let mut run = Run::start(workspace, None, &[&RUN[..], &["--store", store]].concat())?;
+    run.wait_started()?;
+    let folder = workspace.out_folder()?;
+    let document = folder.path().join("openapi.json");
+    std::fs::write(&document, forward::document(&run.socket())?)?;
+    let cases = forward::during(&run.socket(), |address| {
+        let mut cases = 0;
+        for turn in 0..TURNS_MAX {
+            if cases >= cases_least {
+                break;
+            }
+            cases += turn_of(&program, folder.path(), &document, &format!("http://{address}"), turn)?;
+            eprintln!("{cases} of {cases_least} requests");
+        }
+        Ok(cases)
+    })?;
+    ensure!(cases >= cases_least, "only {cases} requests");
+    let said = run.said();
+    let panic = said.lines().find(|line| line.contains("panicked"));
+    ensure!(panic.is_none(), "the run said: {panic:?}");
+    run.stop(END_LIMIT)?;
+    Ok(cases)
+}
+
+/// One turn over all routes; how many requests it made, none of them answered otherwise than is said.
+fn turn_of(program: &Path, folder: &Path, document: &Path, url: &str, seed: usize) -> Result<usize> {
+    let output = Command::new(program)
+        .args(["run", "--url", url, "--checks", CHECKS, "--request-timeout", PATIENCE])
+        .args(["--max-examples", &EXAMPLES.to_string(), "--seed", &seed.to_string()])
+        .args(["--exclude-path-regex", "/events$", "--generation-database", "none", "--no-color"])
+        .arg(document)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .context("schemathesis")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let last: String = {
+        let skipped = said.chars().count().saturating_sub(WORDS_MAX);
+        said.chars().skip(skipped).collect()
+    };
+    ensure!(output.status.success(), "schemathesis, seed {seed}, ended with {}: {last}", output.status);
+    passed(&said).with_context(|| format!("no number of cases that all passed: {last}"))
+}
+
+/// `N generated, N passed`, both alike.
+fn passed(said: &str) -> Option<usize> {
+    let line = said.lines().find(|line| line.contains(" generated, "))?;
+    let (generated, rest) = line.trim().split_once(" generated, ")?;
+    let passed = rest.split_once(" passed")?.0;
+    let [generated, passed] = [generated, passed].map(|number| number.replace(',', "").parse::<usize>().ok());
+    generated.filter(|_| generated == passed)
+}
+
+/// The program, which is fetched where it isn't there yet.
+fn program(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.peers().join(PACKAGE);
+    let program = folder.join("bin/schemathesis");
+    if !program.exists() {
+        eprintln!("fetching {PACKAGE}");
+        let run = |command: &mut Command| -> Result<()> {
+            let output = command.stdin(Stdio::null()).output()?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Ok(())
+        };
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder)).context("python3 -m venv")?;
+        run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", PACKAGE]))
+            .with_context(|| format!("pip install {PACKAGE}"))?;
+    }
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cases_that_all_passed_count() {
+        assert_eq!(passed("Test cases:\n  1,843 generated, 1,843 passed\n"), Some(1843));
+        assert_eq!(passed("Test cases:\n  1843 generated, 1840 passed, 3 failed\n"), None);
+        assert_eq!(passed("Test cases:\n"), None);
+    }
+}

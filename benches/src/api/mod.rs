@@ -1,0 +1,44 @@
+//! The part `api`: what answers of a running instance cost, and what its clients can do to capture.
+//!
+//! | rows | module |
+//! |---|---|
+//! | status beside slow and broken clients; loss, processor time and memory of the run under that load | `beside_rows` |
+//! | the load | `load`, `clients` |
+//! | a bare server of the same library under the same load | `bare` |
+//! | requests drawn by chance, answers as the document says | `fuzz_row` |
+
+mod bare;
+mod bars;
+mod beside_rows;
+mod clients;
+mod forward;
+mod fuzz_row;
+mod load;
+
+use crate::Scale;
+use crate::record::Record;
+use crate::table::Table;
+use crate::workspace::Workspace;
+use anyhow::Result;
+use serde_json::json;
+
+/// Measures everything and adds it to `record`.
+///
+/// # Errors
+/// The system's, before the first row. What goes wrong later is a fault of its row.
+pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
+    let mut table = Table::default();
+    beside_rows::measure(workspace, scale, &mut table);
+    table.begin_round(0);
+    fuzz_row::measure(workspace, scale, &mut table);
+    record.bars.extend(bars::bars(&table));
+    let facts = json!({
+        "traffic": beside_rows::traffic(),
+        "requests_per_second": load::PER_SECOND,
+        "slow_clients": clients::SLOW,
+        "broken_clients": clients::BROKEN,
+    });
+    record.machine.insert("api".to_string(), facts);
+    table.finish(record);
+    Ok(())
+}
