@@ -20,6 +20,11 @@ contents() {
     listing=$(dpkg-deb -c "$package")
     has -rwxr-xr-x usr/bin/wirescope
     has -rw-r--r-- lib/systemd/system/wirescope.service
+    has -rw-r--r-- lib/systemd/system/wirescope-serve.service
+    has -rw-r--r-- etc/default/wirescope-serve
+    has -rw-r--r-- usr/lib/tmpfiles.d/wirescope.conf
+    has -rw-r--r-- usr/share/wirescope/grafana/wirescope.json
+    has -rw-r--r-- usr/share/wirescope/prometheus/wirescope.rules.yml
     has -rw-r--r-- etc/wirescope/wirescope.toml
     has -rw-r--r-- etc/logrotate.d/wirescope
     dpkg-deb -x "$package" "$work/pages"
@@ -35,7 +40,7 @@ contents() {
     dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/share/doc/wirescope/THIRD-PARTY.txt | grep '^  clap [0-9]' >/dev/null ||
         fail 'the notices of other licences name no crate'
     has -rw-r--r-- usr/share/doc/wirescope/docs/wirescope.toml
-    [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope' ] ||
+    [ "$(dpkg-deb -I "$package" conffiles | paste -s -d ' ')" = '/etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope /etc/default/wirescope-serve' ] ||
         fail 'the settings are no conffiles'
     dpkg-deb -f "$package" Depends | grep -q 'libc6 (>= .*libpcap0.8 (>= ' || fail 'its libraries are missing in Depends'
     unit=$work/pages/lib/systemd/system/wirescope.service
@@ -59,19 +64,35 @@ unit() {
         return
     fi
     dpkg-deb -x "$package" "$work/root"
-    # Another place for the program: verify looks for it in this system.
-    sed "s|/usr/bin/wirescope|$work/root/usr/bin/wirescope|" "$work/root/lib/systemd/system/wirescope.service" >"$work/wirescope.service"
-    said=$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no --recursive-errors=no "$work/wirescope.service" 2>&1) ||
-        fail "the unit: $said"
-    [ -z "$said" ] || fail "the unit: $said"
+    verify wirescope 20
+    verify wirescope-serve 15
     # What is left is what a recorder needs: packet sockets, the host's network, machine code of filters.
-    said=$(systemd-analyze security --no-pager --offline=true --threshold=20 "$work/wirescope.service" 2>&1) ||
-        fail "the unit is more exposed than it was: $(echo "$said" | tail -n 1)"
     if grep -E '^(AmbientCapabilities|CapabilityBoundingSet)=' "$work/wirescope.service" | grep -qv '=CAP_NET_RAW$'; then
         fail 'the unit has more than CAP_NET_RAW'
     fi
-    grep -qx 'LimitCORE=0' "$work/wirescope.service" || fail 'a crash of the service may write packets to disk'
-    echo 'unit: nothing to complain of'
+    if grep -E '^(AmbientCapabilities|CapabilityBoundingSet)=' "$work/wirescope-serve.service" | grep -qv '=$'; then
+        fail 'the unit of the door to the network has a capability'
+    fi
+    for unit in wirescope wirescope-serve; do
+        grep -qx 'LimitCORE=0' "$work/$unit.service" || fail "a crash of $unit may write packets to disk"
+    done
+    # The folder of the sockets is the same one for both, the settings and the start of the system.
+    socket=$(sed -n 's/^control = "\(.*\)"$/\1/p' "$work/root/etc/wirescope/wirescope.toml")
+    grep -q -- "--control $socket " "$work/root/etc/default/wirescope-serve" || fail "the door to the network isn't told of $socket"
+    grep -qx "RuntimeDirectory=$(basename "$(dirname "$socket")")" "$work/wirescope.service" || fail "the service has no folder for $socket"
+    grep -q "^d $(dirname "$socket") " "$work/root/usr/lib/tmpfiles.d/wirescope.conf" || fail "nothing makes the folder of $socket"
+    echo 'units: nothing to complain of'
+}
+
+# verify UNIT THRESHOLD: what systemd says of it, and that it is no more exposed than that.
+verify() {
+    # Another place for the program: verify looks for it in this system.
+    sed "s|/usr/bin/wirescope|$work/root/usr/bin/wirescope|" "$work/root/lib/systemd/system/$1.service" >"$work/$1.service"
+    said=$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no --recursive-errors=no "$work/$1.service" 2>&1) ||
+        fail "the unit $1: $said"
+    [ -z "$said" ] || fail "the unit $1: $said"
+    said=$(systemd-analyze security --no-pager --offline=true --threshold="$2" "$work/$1.service" 2>&1) ||
+        fail "the unit $1 is more exposed than it was: $(echo "$said" | tail -n 1)"
 }
 
 # Runs inside the copy's mount namespace; $root is the copy.
@@ -79,15 +100,21 @@ installed() {
     in_root() { chroot "$root" "$@"; }
     check 'installing' in_root dpkg -i "/$name.deb"
     check 'the user' in_root getent passwd wirescope
+    check 'the user of the door to the network' in_root getent passwd wirescope-serve
+    [ "$(in_root stat -c '%U:%G %a' /var/lib/wirescope-serve)" = 'wirescope-serve:wirescope-serve 700' ] || fail 'the folder for tokens'
+    [ "$(in_root stat -c '%U:%G %a' /run/wirescope)" = 'wirescope:wirescope 750' ] || fail 'the folder for sockets'
     [ "$(in_root stat -c '%U:%G %a' /var/lib/wirescope)" = 'wirescope:wirescope 750' ] || fail 'the folder for dumps'
     check 'the program runs' in_root wirescope --version
-    in_root test ! -e /etc/systemd/system/multi-user.target.wants/wirescope.service || fail 'the service is enabled'
+    for unit in wirescope wirescope-serve; do
+        in_root test ! -e /etc/systemd/system/multi-user.target.wants/$unit.service || fail "$unit is enabled"
+    done
     [ -z "$(in_root sh -c 'cat /proc/[0-9]*/comm | grep -x wirescope')" ] || fail 'something was started'
     # As the service runs it: as this user, into this folder.
     check 'a run as the user of the service' in_root setpriv --reuid wirescope --regid wirescope --clear-groups \
         wirescope run --source synth:rate=10k,time=1s,trigger-at=500ms --ring 64MiB --trigger 'udp port 60000' \
         --before 100ms --after 100ms --out /var/lib/wirescope
     rotated
+    asked
     stored
     # Settings of one's own survive another installation; dumps survive everything.
     echo '# mine' >>"$root/etc/wirescope/wirescope.toml"
@@ -126,13 +153,29 @@ rotated() {
     rm "$folder/pid"
 }
 
+# A run by the settings of the package is found and asked at its socket, and takes it away at its end.
+asked() {
+    in_root setpriv --reuid wirescope --regid wirescope --clear-groups --no-new-privs sh -c 'echo $$ >/var/lib/wirescope/pid; exec \
+        wirescope run --config /etc/wirescope/wirescope.toml --source synth:rate=1k --ring 64MiB' 2>/dev/null &
+    for _ in $(seq 100); do [ ! -S "$root/run/wirescope/wirescope.sock" ] || break; sleep 0.2; done
+    [ "$(in_root stat -c '%U:%G %a' /run/wirescope/wirescope.sock)" = 'wirescope:wirescope 660' ] || fail 'the control socket'
+    check 'a question of root' in_root wirescope status
+    check 'a question of a member of the group' in_root setpriv --reuid nobody --regid nogroup --groups wirescope wirescope status
+    if in_root setpriv --reuid nobody --regid nogroup --clear-groups wirescope status --control /run/wirescope/wirescope.sock; then
+        fail 'somebody else was answered'
+    fi
+    in_root sh -c 'kill -INT $(cat /var/lib/wirescope/pid)'
+    wait
+    rm "$root/var/lib/wirescope/pid"
+}
+
 # A run stores by the settings of the package, whose lines for the store are made valid, as far as the service's restrictions can be
 # had without a service manager: its user, no capabilities and none to gain, its limits, and nothing to write to but its folders.
 stored() {
     folder=/var/lib/wirescope-store
     sed -i -e 's/^#store/store/' "$root/etc/wirescope/wirescope.toml"
     in_root install -d -o wirescope -g wirescope -m 0750 $folder # as the service manager does
-    for writable in /var/lib/wirescope $folder; do mount --bind "$root$writable" "$root$writable"; done
+    for writable in /var/lib/wirescope $folder /run/wirescope; do mount --bind "$root$writable" "$root$writable"; done
     mount -t tmpfs tmpfs "$root/tmp"
     mount -o remount,bind,ro "$root"
     memlock=--memlock=unlimited
@@ -142,7 +185,8 @@ stored() {
         --clear-groups --no-new-privs --bounding-set -all --inh-caps -all sh -c 'umask 0027; exec wirescope run \
         --config /etc/wirescope/wirescope.toml --source synth:packets=40k,size=1000,pace=max --ring 64MiB --store-budget 64MiB'
     mount -o remount,bind,rw "$root"
-    umount "$root/tmp" "$root/var/lib/wirescope" "$root$folder"
+    [ ! -e "$root/run/wirescope/wirescope.sock" ] || fail 'the control socket stays behind its run'
+    umount "$root/tmp" "$root/var/lib/wirescope" "$root$folder" "$root/run/wirescope"
     check 'the store is whole' in_root wirescope verify $folder
     in_root wirescope store list --store $folder | tail -n 1 | grep -q '1 run, .* 40,000 packets' || fail 'not every packet is stored'
     [ "$(in_root find $folder ! -user wirescope)" = '' ] || fail 'something of the store is not of the user of the service'

@@ -41,6 +41,11 @@ depends() {
 put 0755 "$binary" "usr/bin/$name"
 strip --strip-unneeded "$stage/usr/bin/$name"
 put 0644 "$root/packaging/wirescope.service" "lib/systemd/system/$name.service"
+put 0644 "$root/packaging/wirescope-serve.service" "lib/systemd/system/$name-serve.service"
+put 0644 "$root/packaging/wirescope-serve.default" "etc/default/$name-serve"
+put 0644 "$root/packaging/tmpfiles" "usr/lib/tmpfiles.d/$name.conf"
+put 0644 "$root/packaging/grafana/wirescope.json" "usr/share/wirescope/grafana/wirescope.json"
+put 0644 "$root/packaging/prometheus/wirescope.rules.yml" "usr/share/wirescope/prometheus/wirescope.rules.yml"
 put 0644 "$root/packaging/wirescope.toml" "etc/wirescope/wirescope.toml"
 put 0644 "$root/packaging/logrotate" "etc/logrotate.d/$name"
 made=$folder/made
@@ -56,7 +61,7 @@ put 0644 "$made/bash" "usr/share/bash-completion/completions/wirescope"
 put 0644 "$made/zsh" "usr/share/zsh/vendor-completions/_wirescope"
 put 0644 "$made/fish" "usr/share/fish/vendor_completions.d/wirescope.fish"
 put 0644 "$root/README.md" "usr/share/doc/wirescope/README.md"
-(cd "$root/docs" && find . -name '*.md' -o -name '*.toml') | sort | while read -r file; do
+(cd "$root/docs" && find . -name '*.md' -o -name '*.toml' -o -name '*.json') | sort | while read -r file; do
     put 0644 "$root/docs/$file" "usr/share/doc/wirescope/docs/$file"
 done
 cat "$root/LICENSE-MIT" "$root/LICENSE-APACHE" >"$made/copyright"
@@ -64,7 +69,7 @@ put 0644 "$made/copyright" "usr/share/doc/wirescope/copyright"
 put 0644 "$root/packaging/THIRD-PARTY.txt" "usr/share/doc/wirescope/THIRD-PARTY.txt"
 
 for script in postinst prerm postrm; do put 0755 "$root/packaging/$script" "DEBIAN/$script"; done
-printf '%s\n' /etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope >"$stage/DEBIAN/conffiles"
+printf '%s\n' /etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope /etc/default/wirescope-serve >"$stage/DEBIAN/conffiles"
 depends=$(depends)
 [ -n "$depends" ]
 cat >"$stage/DEBIAN/control" <<END
@@ -82,7 +87,8 @@ Description: storage oscilloscope for networks
  for a trigger, and dumps exactly the packets around it, from before and after,
  into a pcapng file, which states whether anything is missing.
  .
- Comes with a systemd unit, which is not started by itself.
+ Comes with systemd units, which are not started by themselves, and with a
+ dashboard for Grafana and alert rules for Prometheus.
 END
 package=$folder/${name}_${version}_$architecture.deb
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}

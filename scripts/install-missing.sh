@@ -56,6 +56,8 @@ missing_packages() {
         command -v lz4 >/dev/null 2>&1 || echo lz4
         command -v tcpreplay >/dev/null 2>&1 || echo tcpreplay
         command -v setcap >/dev/null 2>&1 || echo libcap2-bin
+        { command -v prometheus && command -v promtool; } >/dev/null 2>&1 || echo prometheus
+        /usr/bin/python3 -c 'import scapy' >/dev/null 2>&1 || echo python3-scapy
         command -v logrotate >/dev/null 2>&1 || echo logrotate
         command -v systemd-analyze >/dev/null 2>&1 || echo systemd
         { command -v fsfreeze && command -v setpriv; } >/dev/null 2>&1 || echo util-linux
@@ -73,14 +75,34 @@ links_libpcap() {
 
 apt() { "$here/as-root.sh" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >&2; }
 
+# Of prometheus only the programs: the package would start a service, and bring the fonts of its pages.
+unpack_prometheus() {
+    folder=$(mktemp -d) || return 1
+    (cd "$folder" && chmod 755 . && apt-get -q download prometheus >&2) &&
+        dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin/prometheus ./usr/bin/promtool &&
+        "$here/as-root.sh" install -m 0755 "$folder/usr/bin/prometheus" "$folder/usr/bin/promtool" /usr/local/bin/
+    unpacked=$?
+    rm -rf "$folder"
+    return $unpacked
+}
+
+# Gets these packages, prometheus in its own way.
+get() {
+    others=
+    for package in "$@"; do [ "$package" = prometheus ] || others="$others $package"; done
+    # shellcheck disable=SC2086 # a list of names
+    { [ -z "$others" ] || apt install --no-install-recommends $others; } || return
+    case " $* " in *" prometheus "*) unpack_prometheus ;; esac
+}
+
 # Without package lists an install can't work; with old ones it may, so that the update comes only if it doesn't.
-install() {
+install_all() {
     if [ -n "$(find /var/lib/apt/lists -name '*_Packages*' 2>/dev/null | head -n 1)" ]; then
-        apt install --no-install-recommends "$@" && return
+        get "$@" && return
         say "that failed; fetching newer package lists"
     fi
     apt update || { say "fetching the package lists failed; trying once more"; sleep 3; apt update; }
-    apt install --no-install-recommends "$@"
+    get "$@"
 }
 
 check_rust
@@ -99,7 +121,7 @@ if [ "$(id -u)" -ne 0 ] && ! sudo -n true 2>/dev/null && ! { [ -t 0 ] && command
 fi
 say "installing what is missing: $missing (about a minute)"
 # shellcheck disable=SC2086 # a list of names
-install $missing
+install_all $missing
 missing=$(missing_packages | tr '\n' ' ' | sed 's/ $//')
 if [ -n "$missing" ]; then
     say "still missing after the installation: $missing; as root, run:"

@@ -6,7 +6,7 @@ use crate::{capture, packet, stored, system, text, volume};
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 28] = [
+pub const ALL: [(&str, Target); 29] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
     ("compressed", capture::compressed),
@@ -33,6 +33,7 @@ pub const ALL: [(&str, Target); 28] = [
     ("ethtool", system::ethtool),
     ("route", scope_source::fuzzing::route_messages),
     ("block", scope_source::fuzzing::block),
+    ("request", scope_door::fuzzing::request),
     ("orders", scope_engine::fuzzing::orders),
     ("system", system::texts),
 ];

@@ -11,6 +11,7 @@
 //! | [`role`] | who may ask what |
 //! | [`problem`] | a refusal as RFC 9457 has it, with place, cause and remedy |
 //! | [`fire`] | an order to fire |
+//! | [`hold`] | a hold of a store in words |
 //! | [`trigger`] | a trigger in words |
 //! | [`client`] | questions to an instance, over its Unix socket |
 //! | [`find`] | the sockets of the instances of this machine |
@@ -20,6 +21,7 @@
 pub mod client;
 pub mod find;
 pub mod fire;
+pub mod hold;
 pub mod problem;
 pub mod role;
 pub mod routes;

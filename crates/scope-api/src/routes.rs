@@ -56,6 +56,14 @@ pub enum Action {
     RemoveHold,
     /// What was ordered and looked at.
     Audit,
+    /// The host's interfaces.
+    Devices,
+    /// Where the run loses packets.
+    Doctor,
+    /// Alertmanager tells of alerts.
+    HookAlertmanager,
+    /// Another program tells of something.
+    HookJson,
     /// An order to fire by hand.
     Fire,
     /// The dumps of this run.
@@ -112,6 +120,8 @@ pub const ROUTES: &[Route] = &[
     post("holds", Action::AddHold, Role::Operator, "Keeps a span, in each volume of the store."),
     Route { method: "DELETE", path: "holds/{id}", action: Action::RemoveHold, role: Role::Operator, what: "Lets a span go again." },
     get("losses", Action::Losses, Role::Viewer, "What was lost, by source and by reason, since the run began."),
+    get("devices", Action::Devices, Role::Viewer, "The host's interfaces as they were at the start, with counters read since."),
+    get("doctor", Action::Doctor, Role::Viewer, "Where the run loses packets, and what helps, as found in its log."),
     get("config", Action::Config, Role::Admin, "The configuration that reproduces this run, as a file has it."),
     get("version", Action::Version, Role::Viewer, "Which program this is, and which run."),
     get("triggers", Action::Triggers, Role::Viewer, "The triggers in force, with what became of their hits."),
@@ -123,6 +133,8 @@ pub const ROUTES: &[Route] = &[
     post("triggers/{name}/arm", Action::ArmTrigger, Role::Operator, "Lets this trigger fire, until it is ordered otherwise."),
     post("triggers/{name}/disarm", Action::DisarmTrigger, Role::Operator, "Keeps this trigger from firing, until it is armed or the configuration is read again."),
     post("fire", Action::Fire, Role::Analyst, "Fires by hand: a dump of its own window, with its own filter."),
+    post("hooks/alertmanager", Action::HookAlertmanager, Role::Analyst, "Fires the triggers that firing alerts name: Alertmanager's own webhook."),
+    post("hooks/json/{name}", Action::HookJson, Role::Analyst, "Fires this trigger, with values of the object for its template."),
     get("dumps", Action::Dumps, Role::Analyst, "The dumps of this run, the oldest first, open ones included."),
     get("dumps/{id}", Action::Dump, Role::Analyst, "One dump."),
     Route { method: "DELETE", path: "dumps/{id}", action: Action::DeleteDump, role: Role::Operator, what: "Removes the files of a finished dump." },

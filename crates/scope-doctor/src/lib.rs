@@ -17,6 +17,7 @@
 //! | `packet_findings` | those about packets that were lost, stage by stage |
 //! | `dump_findings` | those about dumps |
 //! | `store_findings` | those about the store |
+//! | `printed` | facts and findings for programs |
 //! | `silence` | those about a run whose log just stops |
 //!
 //! Doctor never contacts the run: it works on one that hangs, and on one that is long dead.
@@ -28,6 +29,7 @@ mod findings;
 mod lines;
 pub mod log;
 mod packet_findings;
+mod printed;
 mod runs;
 mod silence;
 mod store_findings;
@@ -37,4 +39,5 @@ pub use facts::{Facts, State};
 pub use finding::{Finding, Stage, Sureness};
 pub use findings::findings;
 pub use log::LogError;
+pub use printed::printed;
 pub use runs::Wanted;

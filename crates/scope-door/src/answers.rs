@@ -2,9 +2,11 @@
 
 use crate::audit::AUDIT_FILE;
 use crate::body::{Body, json, text};
+use crate::exposition::Form;
 use crate::state::{Phase, Published, State};
-use crate::{changing, document, file, firing, follow, holds, metrics};
-use http::{HeaderMap, Response, StatusCode};
+use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics};
+use http::header::VARY;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::fire::Fire;
 use scope_api::routes::Action;
 use scope_api::trigger::Trigger;
@@ -13,7 +15,7 @@ use scope_engine::{LaneStatus, TriggerChange, TriggerStatus};
 use scope_events::now_ns;
 use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// A request, understood as far as all routes have in common.
@@ -40,7 +42,13 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
     }
     let takes_body = matches!(
         action,
-        Action::Fire | Action::FireTrigger | Action::AddTrigger | Action::ChangeTrigger | Action::AddHold
+        Action::Fire
+            | Action::FireTrigger
+            | Action::AddTrigger
+            | Action::ChangeTrigger
+            | Action::AddHold
+            | Action::HookAlertmanager
+            | Action::HookJson
     );
     if !body.is_null() && !takes_body {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "nothing is said in it")
@@ -90,6 +98,10 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
             changing::put(state, &Trigger::read(&body, Some(&first))?, TriggerChange::Change).await
         }
         Action::RemoveTrigger => changing::remove(state, first).await,
+        Action::HookAlertmanager => hooks::alertmanager(state, &body).await,
+        Action::HookJson => hooks::json_object(state, first, &body).await,
+        Action::Devices => inventory::devices(state),
+        Action::Doctor => inventory::doctor(state).await,
         Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?).await,
         Action::Fire => firing::by_hand(state, Fire::read(&body)?).await,
         Action::Holds => holds::list(state).await,
@@ -104,10 +116,15 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
             Err(open) => Ok(json(StatusCode::OK, &open)),
         },
         Action::DumpFile => dump_file(state, &first, &query, &headers).await,
-        Action::DeleteDump => delete(state, &first).await,
+        Action::DeleteDump => deleting::delete(state, &first).await,
         Action::Events => follow::answer(state, role, &headers),
         Action::Reload => reload(state),
-        Action::Metrics => Ok(text(metrics::MEDIA_TYPE, metrics::text(state))),
+        Action::Metrics => {
+            let form = Form::wanted(&headers);
+            let mut answer = text(form.media_type(), metrics::text(state, form));
+            answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+            Ok(answer)
+        }
         Action::OpenApi => ok(document::openapi()),
     }
 }
@@ -173,24 +190,13 @@ fn trigger(trigger: &TriggerStatus) -> Value {
     })
 }
 
-/// A finished dump's files, by their names in the folder.
-fn files(state: &State, id: &str) -> Result<Arc<[OsString]>, Problem> {
-    match state.dumps.get(id)? {
-        Ok(finished) => Ok(finished.files),
-        Err(_) => {
-            let problem = Problem::new(StatusCode::CONFLICT, format!("dump {id} isn't finished"));
-            Err(problem.at("id").remedy("wait for it: GET /api/v1/events says when it is"))
-        }
-    }
-}
-
 async fn dump_file(
     state: &Arc<State>,
     id: &str,
     query: &[(String, String)],
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Problem> {
-    let files = files(state, id)?;
+    let files = state.dumps.files(id)?;
     let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
     let name = match query {
         [] => files.first(),
@@ -228,33 +234,6 @@ async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>
         Ok(Ok(Some(file))) => file::answer(file, name, headers),
         Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
         _ => Err(none()),
-    }
-}
-
-/// Removes a finished dump's files.
-async fn delete(state: &Arc<State>, id: &str) -> Result<Response<Body>, Problem> {
-    let files = files(state, id)?;
-    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
-    let Some(folder) = state.folder.clone().filter(|_| !files.is_empty()) else {
-        return Err(gone(format!("dump {id} has no file in the folder of this run's dumps")));
-    };
-    let removed = tokio::task::spawn_blocking(move || {
-        let mut removed = Vec::new();
-        for name in files.iter() {
-            if folder.existing(name, false)?.is_some() {
-                folder.remove(name)?;
-                removed.push(name.to_string_lossy().into_owned());
-            }
-        }
-        Ok::<_, std::io::Error>(removed)
-    });
-    match removed.await {
-        Ok(Ok(removed)) if removed.is_empty() => {
-            Err(gone(format!("the files of dump {id} are gone already")))
-        }
-        Ok(Ok(removed)) => Ok(json(StatusCode::OK, &json!({"removed": removed}))),
-        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
-        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
     }
 }
 

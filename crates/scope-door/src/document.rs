@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
         },
         "servers": [{"url": "http://localhost", "description": "the instance's Unix socket"}],
         "paths": paths,
-        "components": {"schemas": {"Problem": problem(), "Fire": fire(), "Trigger": trigger(), "Hold": hold()}},
+        "components": {"schemas": {"Problem": problem(), "Fire": fire(), "Trigger": trigger(), "Hold": hold(), "Alerts": alerts()}},
     })
 }
 
@@ -54,18 +54,21 @@ fn operation(route: &Route) -> Value {
     let object = json!({"application/json": {"schema": {"type": "object"}}});
     let kind = match route.action {
         Action::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
-        Action::Metrics => json!({"text/plain": {"schema": {"type": "string"}}}),
+        Action::Metrics => {
+            let text = json!({"schema": {"type": "string"}});
+            json!({"text/plain": text, "application/openmetrics-text": text})
+        }
         Action::Audit => json!({"application/jsonl": {"schema": {"type": "string"}}}),
         Action::DumpFile => {
             let bytes = json!({"schema": {"type": "string", "format": "binary"}});
             json!({"application/x-pcapng": bytes, "application/vnd.tcpdump.pcap": bytes})
         }
-        _ => object,
+        _ => object.clone(),
     };
     let statuses: &[&str] = match route.action {
         Action::Fire | Action::FireTrigger => &["200", "202"],
         Action::AddTrigger | Action::AddHold => &["201"],
-        Action::Reload => &["202"],
+        Action::Reload | Action::HookAlertmanager | Action::HookJson => &["202"],
         Action::DumpFile => &["200", "206", "304"],
         Action::Ready => &["200", "503"],
         _ => &["200"],
@@ -91,6 +94,13 @@ fn operation(route: &Route) -> Value {
     if matches!(route.action, Action::AddTrigger | Action::ChangeTrigger) {
         let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Trigger"}}});
         operation["requestBody"] = json!({"required": true, "content": schema});
+    }
+    if route.action == Action::HookAlertmanager {
+        let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Alerts"}}});
+        operation["requestBody"] = json!({"required": true, "content": schema});
+    }
+    if route.action == Action::HookJson {
+        operation["requestBody"] = json!({"required": true, "content": object});
     }
     if route.action == Action::AddHold {
         let schema = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Hold"}}});
@@ -141,6 +151,19 @@ fn hold() -> Value {
     })
 }
 
+/// Alertmanager's own body, as far as it is looked at.
+fn alerts() -> Value {
+    let labels = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let alert = json!({
+        "type": "object", "required": ["status", "labels"],
+        "properties": {"status": {"enum": ["firing", "resolved"]}, "labels": labels},
+    });
+    json!({
+        "type": "object", "required": ["version", "alerts"],
+        "properties": {"version": {"const": "4"}, "alerts": {"type": "array", "maxItems": 64, "items": alert}},
+    })
+}
+
 fn fire() -> Value {
     let text = |what: &str| json!({"type": "string", "description": what});
     json!({
@@ -153,6 +176,23 @@ fn fire() -> Value {
             "wait": {"type": "boolean", "description": "the answer comes when the dump is finished"},
         },
     })
+}
+
+#[cfg(test)]
+mod page {
+    use super::openapi;
+    use std::path::Path;
+
+    #[test]
+    fn the_committed_document_is_the_one_that_is_served() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
+        let page = format!("{:#}\n", openapi());
+        if std::env::var_os("WRITE_PAGES").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == page, "docs/reference/openapi.json isn't what is served; write it by: make pages");
+    }
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ impl Door {
     /// A dump is finished.
     pub fn dump(&self, report: &DumpSummary) {
         self.state.dumps.finished(report);
+        self.state.measures.dump(report.took);
         self.state.changed.notify_waiters();
     }
 

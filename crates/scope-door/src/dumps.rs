@@ -15,6 +15,11 @@ const FINISHED_MAX: usize = 10_000;
 const PAGE: u64 = 100;
 const PAGE_MAX: u64 = 1000;
 
+/// Triggers of which the metrics have rows of their own; the counts of others stand under [`OTHERS`].
+pub(crate) const TRIGGERS_MAX: usize = 1000;
+/// The name of all triggers beyond.
+pub(crate) const OTHERS: &str = "(others)";
+
 /// A finished dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished {
@@ -22,6 +27,17 @@ pub(crate) struct Finished {
     pub facts: Arc<Value>,
     /// Names of its files in the folder of the run's dumps, and the link type that each says.
     pub files: Arc<[OsString]>,
+}
+
+/// What a trigger's finished dumps come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub dumps: u64,
+    pub incomplete: u64,
+    /// For a loss, or because they couldn't be written.
+    pub failed: u64,
+    pub packets: u64,
+    pub bytes: u64,
 }
 
 /// All of them.
@@ -34,6 +50,21 @@ struct Known {
     open: BTreeMap<u64, Value>,
     /// The newest that was forgotten.
     forgotten: u64,
+    /// By trigger, those that were forgotten included; at most [`TRIGGERS_MAX`] and [`OTHERS`].
+    made: BTreeMap<String, Made>,
+}
+
+impl Known {
+    fn count(&mut self, report: &DumpSummary) {
+        let is_known = self.made.contains_key(&report.trigger) || self.made.len() < TRIGGERS_MAX;
+        let name = if is_known { &report.trigger } else { OTHERS };
+        let made = self.made.entry(name.to_string()).or_default();
+        made.dumps += 1;
+        made.incomplete += u64::from(!report.complete);
+        made.failed += u64::from(report.has_failed());
+        made.packets += report.packets;
+        made.bytes += report.bytes;
+    }
 }
 
 impl Dumps {
@@ -49,6 +80,7 @@ impl Dumps {
         }
         let files = report.paths.iter().filter_map(|path| path.file_name()).map(OsString::from).collect();
         let mut known = self.lock();
+        known.count(report);
         known.open.remove(&report.id);
         known.finished.insert(report.id, Finished { facts: Arc::new(facts), files });
         if known.finished.len() > FINISHED_MAX
@@ -81,6 +113,11 @@ impl Dumps {
         }
     }
 
+    /// What they come to, by trigger.
+    pub(crate) fn made(&self) -> BTreeMap<String, Made> {
+        self.lock().made.clone()
+    }
+
     /// One that is finished; `None`: it isn't, or there is none.
     pub(crate) fn get_finished(&self, id: u64) -> Option<Finished> {
         self.lock().finished.get(&id).cloned()
@@ -102,6 +139,20 @@ impl Dumps {
                 Err(none(cause).remedy("look for it in the log"))
             }
             (None, None) => Err(none(format!("this run has no dump {id}"))),
+        }
+    }
+
+    /// A finished one's files, by their names in the folder.
+    ///
+    /// # Errors
+    /// There is none, or it isn't finished.
+    pub(crate) fn files(&self, id: &str) -> Result<Arc<[OsString]>, Problem> {
+        match self.get(id)? {
+            Ok(finished) => Ok(finished.files),
+            Err(_) => {
+                let problem = Problem::new(StatusCode::CONFLICT, format!("dump {id} isn't finished"));
+                Err(problem.at("id").remedy("wait for it: GET /api/v1/events says when it is"))
+            }
         }
     }
 
@@ -192,6 +243,18 @@ mod tests {
         {
             assert!(dumps.page(&[(key.to_string(), value.to_string())]).is_err(), "{key}={value}");
         }
+    }
+
+    #[test]
+    fn what_is_finished_is_counted_by_trigger_and_at_the_bound_under_one_name() {
+        let dumps = dumps();
+        let made = dumps.made();
+        assert_eq!((made["odd"].dumps, made["odd"].incomplete, made["even"].dumps), (3, 1, 2));
+        for name in 0..TRIGGERS_MAX {
+            dumps.finished(&DumpSummary { trigger: name.to_string(), ..DumpSummary::default() });
+        }
+        let made = dumps.made();
+        assert_eq!((made.len(), made[OTHERS].dumps), (TRIGGERS_MAX + 1, 2));
     }
 
     #[test]

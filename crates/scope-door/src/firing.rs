@@ -11,6 +11,7 @@ use scope_engine::{Order, OwnFire, Refusal, Reply, Which};
 use scope_fault::{Fault, Subject};
 use scope_filter::Filter;
 use scope_spelling::values::parse_duration_ns;
+use scope_trigger::DURATION_NS_MAX;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// How long somebody who waits for a dump is let wait without looking again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When it may be tried again where all places are taken.
-const RETRY_AFTER_S: u64 = 1;
+pub(crate) const RETRY_AFTER_S: u64 = 1;
 
 /// Fires by hand.
 ///
@@ -29,12 +30,15 @@ pub(crate) async fn by_hand(state: &Arc<State>, fire: Fire) -> Result<Response<B
     let mut faults = Vec::new();
     let mut duration = |key: &'static str, text: &Option<String>| {
         let text = text.as_ref()?;
-        parse_duration_ns(text)
-            .map_err(|wrong| {
+        match parse_duration_ns(text) {
+            Ok(ns) if ns <= DURATION_NS_MAX => return Some(ns),
+            Ok(_) => faults.push(Fault::of(key).value(text, "is more than a year").remedy("write less")),
+            Err(wrong) => {
                 let fault = Fault::of(key).with_value(wrong.value).cause(wrong.cause);
                 faults.push(fault.remedy("write e.g. 30s"));
-            })
-            .ok()
+            }
+        }
+        None
     };
     let before_ns = duration("before", &fire.before);
     let after_ns = duration("after", &fire.after).unwrap_or(0);

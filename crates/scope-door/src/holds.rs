@@ -15,7 +15,7 @@ use scope_spelling::time::iso;
 use scope_store::hold::Hold;
 use scope_store::unread::unread;
 use scope_store::volume::Store;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A hold, with the volumes that have it and its number in each.
@@ -81,7 +81,7 @@ pub(crate) async fn remove(state: &Arc<State>, id: String) -> Result<Response<Bo
 }
 
 /// What a body says: both ends, and what it is for.
-fn span(body: &Value) -> Result<(i64, i64, String), Problem> {
+pub(crate) fn span(body: &Value) -> Result<(i64, i64, String), Problem> {
     let bad = |place: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(place);
     let Value::Object(object) = body else {
         return Err(bad("body", "it is no object")
@@ -142,15 +142,11 @@ fn held(stores: &[Store]) -> Result<Vec<Held>, Fault> {
 }
 
 fn object(held: &Held) -> Value {
-    let Hold { id, note, from_ns, to_ns, made_ns } = &held.hold;
-    let mut object = Map::new();
-    for (key, time_ns) in [("from", from_ns), ("to", to_ns), ("made", made_ns)] {
-        object.insert(key.to_string(), json!(iso(*time_ns)));
-    }
-    object.insert("id".to_string(), json!(id));
-    object.insert("note".to_string(), json!(note));
-    object.insert("volumes".to_string(), json!(held.volumes.len()));
-    Value::Object(object)
+    let Hold { id, note, from_ns, to_ns, made_ns } = held.hold.clone();
+    let [from, to, made] = [from_ns, to_ns, made_ns].map(iso);
+    let mut object = scope_api::hold::Hold { id, from, to, note, made }.json();
+    object["volumes"] = json!(held.volumes.len());
+    object
 }
 
 #[cfg(test)]

@@ -16,12 +16,16 @@
 //! | `peer` | who is on the other side |
 //! | `state` | what the run has published |
 //! | `answers` | each route's answer |
-//! | `dumps`, `file` | the dumps of the run; their files, whole or in part |
+//! | `dumps`, `file`, `deleting` | the dumps of the run; their files, whole or in part; their end |
 //! | `firing`, `changing` | orders to fire; orders that change triggers |
+//! | `hooks` | other programs that tell of something |
+//! | `inventory` | the host's interfaces, and what the doctor says of the run |
 //! | `follow` | lines of the log as server-sent events |
 //! | `holds` | spans that the store keeps |
 //! | `losses` | what was lost, in steps of time |
-//! | `metrics` | counters for Prometheus |
+//! | `metrics`, `process` | metrics for Prometheus; of the process itself |
+//! | `exposition`, `histogram` | their text in both forms; how long things took |
+//! | `rates` | how fast an identity may ask |
 //! | `document` | the API as an OpenAPI document |
 //! | `audit` | who ordered what, chained line by line |
 //! | `body` | bodies of answers |
@@ -30,20 +34,29 @@ mod answers;
 mod audit;
 mod body;
 mod changing;
+mod deleting;
 mod document;
 mod door;
 mod dumps;
+mod exposition;
 mod file;
 mod firing;
 mod follow;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod histogram;
 mod holds;
+mod hooks;
+mod inventory;
 mod losses;
 mod metrics;
 mod peer;
+mod process;
+mod rates;
 mod serving;
 mod settings;
 mod state;
 
 pub use document::openapi;
 pub use door::Door;
-pub use settings::{ReadTrigger, Settings};
+pub use settings::{Gathered, Hooks, ReadTrigger, Settings};

@@ -1,147 +1,227 @@
-//! Counters for Prometheus, in its text form: of packets by source and reason, of the ring, the store, triggers and dumps,
-//! and of the door itself.
+//! Metrics for Prometheus: packets by source, worker, lane and reason, the ring, the store, triggers and dumps by name, and
+//! of the process and the door themselves.
 //!
 //! For example `wirescope_source_received_packets_total{source="afpacket:eth0",worker="0"} 12345`. Label sets are bounded:
-//! sources, volumes and triggers of one run, and the closed lists of reasons and verdicts.
+//! sources, workers, lanes, volumes and triggers of one run, and the closed lists of reasons and verdicts.
+//!
+//! The conservation law, for each worker: `source_offered = source_received + source_kernel_dropped + source_unreadable +
+//! source_waiting`, and `received = stored + filtered + duplicate + dropped` without the reason `kernel`. What is stored is
+//! the sum over the worker's lanes.
 
-use crate::audit::Audit;
-use crate::state::{Published, State};
-use scope_engine::TriggerStatus;
+use crate::dumps::{Made, OTHERS, TRIGGERS_MAX};
+use crate::exposition::{Exposition, Form, Kind};
+use crate::process::Process;
+use crate::state::{Phase, Published, State};
+use scope_engine::{LaneStatus, TriggerStatus, WorkerStatus};
 use serde_json::Value;
-use std::fmt::Write;
 
-/// Version 0.0.4 of the form, which every Prometheus reads.
-pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use Kind::{Counter, Gauge};
 
-/// Triggers that have rows of their own; the counts of others stand under `(others)`.
-const TRIGGERS_MAX: usize = 1000;
-
-/// Text that grows family by family.
-#[derive(Default)]
-struct Exposition(String);
-
-/// Labels of a sample.
-type Labels<'a> = &'a [(&'a str, &'a str)];
-
-impl Exposition {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: f64) {
-        self.0.push_str(name);
-        for (at, (label, text)) in labels.iter().enumerate() {
-            let between = if at == 0 { '{' } else { ',' };
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{between}{label}=\"{text}\"");
-        }
-        let end = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{end} {value}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-}
+/// What a volume can be.
+const STORE_STATES: [&str; 5] = ["writing", "failing", "stalled", "held", "full"];
 
 /// All of it.
-pub(crate) fn text(state: &State) -> String {
-    let mut out = Exposition::default();
+pub(crate) fn text(state: &State, form: Form) -> String {
+    let mut out = Exposition::new(form);
     let published = state.now();
-    out.family("wirescope_build_info", "gauge", "Which program and which run this is.");
-    out.sample("wirescope_build_info", &[("version", &state.version), ("run", &state.run)], 1.0);
-    packets(&mut out, &published);
+    run(&mut out, state, &published);
+    process(&mut out);
+    sources(&mut out, &published);
+    workers(&mut out, &published);
     ring(&mut out, &published);
     stores(&mut out, &published);
     triggers(&mut out, &published.status.triggers);
-    dumps(&mut out, &published);
+    dumps(&mut out, state, &published);
     door(&mut out, state);
-    out.0
+    out.end()
 }
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-/// The conservation law: what was offered is received, dropped by the kernel, unreadable or waiting; what was received is
-/// stored, filtered or dropped with a reason.
-fn packets(out: &mut Exposition, published: &Published) {
-    let facts = &published.facts;
-    let sources: &[Value] = facts["sources"].as_array().map_or(&[], Vec::as_slice);
-    for (key, help) in [
-        ("offered", "Packets that a source was offered."),
-        ("received", "Packets that workers received of it."),
-        ("kernel_dropped", "Packets that the kernel dropped for want of room."),
-        ("unreadable", "Packets of capture files that couldn't be read."),
+fn yes(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn run(out: &mut Exposition, state: &State, published: &Published) {
+    out.family("wirescope_build_info", Gauge, "Which program and which run this is.");
+    out.sample("wirescope_build_info", &[("version", &state.version), ("run", &state.run)], 1.0);
+    let is_capturing = yes(published.phase == Phase::Capturing);
+    out.one("wirescope_capturing", Gauge, "1 while the run captures, 0 once it ends.", is_capturing);
+    let elapsed_s = published.status.elapsed_s;
+    out.one("wirescope_run_elapsed_seconds", Gauge, "Time since the run began.", elapsed_s);
+    let adds_up = yes(published.status.adds_up);
+    out.one("wirescope_adds_up", Gauge, "1 where the numbers of every worker add up.", adds_up);
+}
+
+fn process(out: &mut Exposition) {
+    let Some(process) = Process::now() else { return };
+    for (name, kind, help, value) in [
+        ("cpu_seconds_total", Counter, "Processor time of the process.", process.cpu_s),
+        ("resident_memory_bytes", Gauge, "Memory of it that is resident.", process.resident_bytes),
+        ("virtual_memory_bytes", Gauge, "Its virtual memory.", process.virtual_bytes),
+        ("threads", Gauge, "Its threads.", process.threads),
+        ("age_seconds", Gauge, "Time since it began.", process.age_s),
     ] {
-        let name = format!("wirescope_source_{key}_packets_total");
-        out.family(&name, "counter", help);
-        for source in sources {
+        out.one(&format!("wirescope_process_{name}"), kind, help, value);
+    }
+}
+
+/// What was offered to each source, and what became of it before a worker had it.
+fn sources(out: &mut Exposition, published: &Published) {
+    for (key, end, kind, help) in [
+        ("offered", "_total", Counter, "Packets that a source was offered."),
+        ("received", "_total", Counter, "Packets that workers received of it."),
+        ("kernel_dropped", "_total", Counter, "Packets that the kernel dropped for want of room."),
+        ("unreadable", "_total", Counter, "Packets of capture files that couldn't be read."),
+        ("waiting", "", Gauge, "Packets that wait in the kernel's capture ring."),
+    ] {
+        let name = format!("wirescope_source_{key}_packets{end}");
+        out.family(&name, kind, help);
+        for source in list(&published.facts["sources"]) {
             let worker = source["worker"].to_string();
             let labels = [("source", source["source"].as_str().unwrap_or_default()), ("worker", &*worker)];
             out.sample(&name, &labels, number(&source[key]));
         }
     }
-    for (key, help) in [
-        ("received", "received from sources"),
-        ("stored", "written into the ring"),
-        ("filtered", "that a prefilter refused"),
-    ] {
-        for (unit, noun) in [("packets", "Packets"), ("bytes", "Captured bytes")] {
-            let name = format!("wirescope_{key}_{unit}_total");
-            out.one(&name, "counter", &format!("{noun} {help}."), number(&facts[key][unit]));
+}
+
+/// What became of each packet that a worker received.
+fn workers(out: &mut Exposition, published: &Published) {
+    let workers = &published.status.workers;
+    let mut each = |name: &str, kind: Kind, help: &str, value: &dyn Fn(&WorkerStatus) -> Option<f64>| {
+        out.family(name, kind, help);
+        for (number, worker) in workers.iter().enumerate() {
+            if let Some(value) = value(worker) {
+                out.sample(name, &[("source", &worker.source), ("worker", &number.to_string())], value);
+            }
         }
+    };
+    type Count = fn(&WorkerStatus) -> u64;
+    let counters: [(&str, &str, Count); 9] = [
+        ("received_packets", "Packets received from sources.", |worker| worker.counts.received_packets),
+        ("received_bytes", "Captured bytes of these.", |worker| worker.counts.received_bytes),
+        ("stored_packets", "Packets written into the ring.", |worker| worker.counts.stored_packets),
+        ("stored_bytes", "Their bytes as kept.", |worker| worker.counts.stored_bytes),
+        ("filtered_packets", "Packets that a prefilter refused.", |worker| worker.counts.filtered_packets),
+        ("filtered_bytes", "Captured bytes of these.", |worker| worker.counts.filtered_bytes),
+        ("duplicate_packets", "Packets that were known already.", |worker| worker.counts.duplicate_packets),
+        ("truncated_packets", "Stored packets cut without being asked.", |worker| worker.counts.cut_packets),
+        ("late_packets", "Stored packets older than their grace.", |worker| worker.counts.late_packets),
+    ];
+    for (name, help, count) in counters {
+        each(&format!("wirescope_{name}_total"), Counter, help, &|worker| Some(count(worker) as f64));
     }
+    let lag = |worker: &WorkerStatus| worker.lag_ns.map(|lag_ns| lag_ns as f64 / 1e9);
+    each("wirescope_worker_lag_seconds", Gauge, "How far the clock of a live worker is behind.", &lag);
+    let busy = |worker: &WorkerStatus| worker.time.map(|time| time.busy);
+    each("wirescope_worker_busy_ratio", Gauge, "Part of the last second that a worker ran.", &busy);
+    let starved = |worker: &WorkerStatus| worker.time.map(|time| time.starved);
+    each("wirescope_worker_starved_ratio", Gauge, "Part that it waited for a processor.", &starved);
     let name = "wirescope_dropped_packets_total";
-    out.family(name, "counter", "Packets that were dropped, by reason.");
-    for (reason, packets) in facts["dropped"].as_object().into_iter().flatten() {
-        out.sample(name, &[("reason", reason)], number(packets));
+    out.family(name, Counter, "Packets that were dropped, by reason.");
+    for (number, worker) in workers.iter().enumerate() {
+        let number = number.to_string();
+        for (reason, packets) in worker.counts.dropped.iter() {
+            let labels = [("source", &*worker.source), ("worker", &*number), ("reason", reason.name())];
+            out.sample(name, &labels, packets as f64);
+        }
     }
 }
 
 fn ring(out: &mut Exposition, published: &Published) {
+    type Read = fn(&LaneStatus) -> Option<f64>;
+    let packets: Read = |lane| Some(lane.packets as f64);
+    let bytes: Read = |lane| Some(lane.bytes as f64);
+    let oldest: Read = |lane| lane.oldest_ns.map(|oldest_ns| oldest_ns as f64 / 1e9);
     let depth_s = published.status.depth_ns as f64 / 1e9;
-    out.one("wirescope_ring_depth_seconds", "gauge", "Capture time that the ring holds.", depth_s);
-    let name = "wirescope_ring_lane_bytes";
-    out.family(name, "gauge", "Bytes of the ring that a lane has.");
-    for (number, lane) in published.status.lanes.iter().enumerate() {
-        let (number, link_type) = (number.to_string(), lane.link_type.name());
-        out.sample(name, &[("lane", &number), ("link_type", &link_type)], lane.bytes as f64);
+    out.one("wirescope_ring_depth_seconds", Gauge, "Capture time that the ring holds.", depth_s);
+    let facts = &published.facts;
+    out.one("wirescope_ring_segments", Gauge, "Segments of the ring.", number(&facts["segments"]));
+    let pinned = number(&facts["pinned"]);
+    out.one("wirescope_ring_pinned_segments", Gauge, "Segments that are held for dumps.", pinned);
+    for (name, kind, help, value) in [
+        ("wirescope_lane_stored_packets_total", Counter, "Packets written into a lane of the ring.", packets),
+        ("wirescope_ring_lane_bytes", Gauge, "Bytes of the ring that a lane has.", bytes),
+        (
+            "wirescope_ring_lane_oldest_timestamp_seconds",
+            Gauge,
+            "Capture time of the oldest packet in it.",
+            oldest,
+        ),
+    ] {
+        out.family(name, kind, help);
+        for (number, lane) in published.status.lanes.iter().enumerate() {
+            let Some(value) = value(lane) else { continue };
+            let source = published.status.workers.get(lane.worker as usize);
+            let source = source.map_or("", |worker| &worker.source);
+            let texts = [number.to_string(), lane.link_type.name(), lane.worker.to_string()];
+            let [number, link_type, worker] = &texts;
+            let labels =
+                [("lane", &**number), ("link_type", link_type), ("source", source), ("worker", worker)];
+            out.sample(name, &labels, value);
+        }
     }
 }
 
 fn stores(out: &mut Exposition, published: &Published) {
-    let stores: &[Value] = published.facts["stores"].as_array().map_or(&[], Vec::as_slice);
+    let stores = list(&published.facts["stores"]);
     if stores.is_empty() {
         return;
     }
+    let path = |store: &Value| store["path"].as_str().unwrap_or_default().to_string();
     for (key, help) in [
-        ("stored", "Packets that a volume of the store has taken."),
-        ("filtered", "Packets that its filter left out."),
-        ("missed", "Packets that were recycled before it could write them."),
-        ("deleted", "Packets that retention has deleted."),
+        ("stored", "that a volume of the store has taken."),
+        ("filtered", "that its filter left out."),
+        ("missed", "that were recycled before it could write them."),
+        ("deleted", "that retention has deleted."),
     ] {
-        let name = format!("wirescope_store_{key}_packets_total");
-        out.family(&name, "counter", help);
-        for store in stores {
-            out.sample(
-                &name,
-                &[("path", store["path"].as_str().unwrap_or_default())],
-                number(&store[key]["packets"]),
-            );
+        for (unit, noun) in [("packets", "Packets"), ("bytes", "Captured bytes of packets")] {
+            let name = format!("wirescope_store_{key}_{unit}_total");
+            out.family(&name, Counter, &format!("{noun} {help}"));
+            for store in stores {
+                out.sample(&name, &[("path", &path(store))], number(&store[key][unit]));
+            }
         }
     }
-    let name = "wirescope_store_used_bytes";
-    out.family(name, "gauge", "What a volume of the store takes.");
+    type Read = fn(&Value) -> Option<f64>;
+    let gauges: [(&str, &str, Read); 7] = [
+        ("behind_packets", "Packets that are still to be written.", |store| {
+            store["behind"]["packets"].as_f64()
+        }),
+        ("behind_bytes", "Captured bytes of these.", |store| store["behind"]["bytes"].as_f64()),
+        ("behind_seconds", "Age of the oldest of these.", |store| Some(store["behind_ms"].as_f64()? / 1e3)),
+        ("used_bytes", "What a volume takes.", |store| store["used"].as_f64()),
+        ("budget_bytes", "What it may take, where that is bounded.", |store| store["budget"].as_f64()),
+        ("reach_seconds", "How far it reaches back.", |store| store["reaches_back_s"].as_f64()),
+        ("files", "Files in it.", |store| store["files"].as_f64()),
+    ];
+    for (key, help, read) in gauges {
+        let name = format!("wirescope_store_{key}");
+        out.family(&name, Gauge, help);
+        for store in stores {
+            if let Some(value) = read(store) {
+                out.sample(&name, &[("path", &path(store))], value);
+            }
+        }
+    }
+    let name = "wirescope_store_state";
+    out.family(name, Gauge, "1 for the state that a volume is in, 0 for the others.");
     for store in stores {
-        out.sample(name, &[("path", store["path"].as_str().unwrap_or_default())], number(&store["used"]));
+        for state in STORE_STATES {
+            out.sample(name, &[("path", &path(store)), ("state", state)], yes(store["state"] == state));
+        }
     }
 }
 
 fn triggers(out: &mut Exposition, triggers: &[TriggerStatus]) {
     let name = "wirescope_trigger_hits_total";
-    out.family(name, "counter", "Hits of a trigger, by what became of them.");
+    out.family(name, Counter, "Hits of a trigger, by what became of them.");
     let (own, others) = triggers.split_at(triggers.len().min(TRIGGERS_MAX));
     for trigger in own {
         for (verdict, hits) in trigger.counts.each() {
@@ -150,36 +230,63 @@ fn triggers(out: &mut Exposition, triggers: &[TriggerStatus]) {
     }
     if !others.is_empty() {
         let hits: u64 = others.iter().map(|trigger| trigger.counts.total()).sum();
-        out.sample(name, &[("trigger", "(others)"), ("verdict", "any")], hits as f64);
+        out.sample(name, &[("trigger", OTHERS), ("verdict", "any")], hits as f64);
     }
     let name = "wirescope_trigger_armed";
-    out.family(name, "gauge", "1 where a trigger still fires, else 0.");
+    out.family(name, Gauge, "1 where a trigger still fires, else 0.");
     for trigger in own {
-        out.sample(name, &[("trigger", &trigger.config.name)], f64::from(u8::from(trigger.armed)));
+        out.sample(name, &[("trigger", &trigger.config.name)], yes(trigger.armed));
     }
 }
 
-fn dumps(out: &mut Exposition, published: &Published) {
+fn dumps(out: &mut Exposition, state: &State, published: &Published) {
     let status = &published.status;
-    out.one("wirescope_dumps_open", "gauge", "Dumps that are being made.", status.dumps_open as f64);
-    out.one("wirescope_dumps_total", "counter", "Dumps that are finished.", status.dumps_done as f64);
+    out.one("wirescope_dumps_open", Gauge, "Dumps that are being made.", status.dumps_open as f64);
+    let made = state.dumps.made();
+    type Count = fn(&Made) -> u64;
+    let counters: [(&str, &str, Count); 5] = [
+        ("wirescope_dumps_total", "Dumps that are finished, by trigger.", |made| made.dumps),
+        ("wirescope_dumps_incomplete_total", "Of these, incomplete ones.", |made| made.incomplete),
+        ("wirescope_dumps_failed_total", "Of these, those for a loss or an error.", |made| made.failed),
+        ("wirescope_dump_packets_total", "Packets in dumps.", |made| made.packets),
+        ("wirescope_dump_bytes_total", "Captured bytes of these.", |made| made.bytes),
+    ];
+    for (name, help, count) in counters {
+        out.family(name, Counter, help);
+        for (trigger, made) in &made {
+            out.sample(name, &[("trigger", trigger)], count(made) as f64);
+        }
+    }
+    let help = "From the fire of a dump to its finished files, the time behind the hit included.";
+    out.histogram("wirescope_dump_duration_seconds", help, &state.measures.dump_s.counted());
+    let help = "From a question for packets to the end of its answer.";
+    out.histogram("wirescope_query_duration_seconds", help, &state.measures.query_s.counted());
+    let help = "Bytes of such an answer.";
+    out.histogram("wirescope_query_size_bytes", help, &state.measures.query_bytes.counted());
+    let Some(space) = &status.space else { return };
+    for (name, kind, help, value) in [
+        ("used_bytes", Gauge, "What dumps take of their disk.", space.used as f64),
+        ("free_bytes", Gauge, "What is free on it.", space.free as f64),
+        ("exhausted", Gauge, "1 while no dump begins for want of room, else 0.", yes(space.full)),
+        ("deleted_dumps_total", Counter, "Dumps that were deleted to make room.", space.deleted as f64),
+    ] {
+        out.one(&format!("wirescope_dump_space_{name}"), kind, help, value);
+    }
 }
 
 fn door(out: &mut Exposition, state: &State) {
     let name = "wirescope_http_requests_total";
-    out.family(name, "counter", "Requests that were answered, by status.");
+    out.family(name, Counter, "Requests that were answered, by status.");
     for (status, answers) in state.counts.answers() {
         out.sample(name, &[("status", &status.to_string())], answers as f64);
     }
-    let unwritten = state.audit.as_ref().map_or(0, Audit::failures) as f64;
-    out.one(
-        "wirescope_audit_failures_total",
-        "counter",
-        "Lines of the audit that couldn't be written.",
-        unwritten,
-    );
-    let refused = state.counts.refused() as f64;
-    out.one("wirescope_http_connections_refused_total", "counter", "Connections beyond the bound.", refused);
+    for (name, help, count) in [
+        ("audit_failures", "Lines of the audit that couldn't be written.", state.audit_failures()),
+        ("http_connections_refused", "Connections beyond the bound.", state.counts.refused()),
+        ("http_requests_limited", "Requests beyond an identity's rate.", state.rates.refused()),
+    ] {
+        out.one(&format!("wirescope_{name}_total"), Counter, help, count as f64);
+    }
 }
 
 #[cfg(test)]
@@ -187,15 +294,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_escaped_and_families_come_once() {
-        let mut out = Exposition::default();
-        out.family("a_total", "counter", "Help.");
-        out.sample("a_total", &[("x", "a\"b\\c\nd"), ("y", "")], 1.5);
-        out.one("b", "gauge", "More.", 7.0);
-        assert_eq!(
-            out.0,
-            "# HELP a_total Help.\n# TYPE a_total counter\na_total{x=\"a\\\"b\\\\c\\nd\",y=\"\"} 1.5\n\
-             # HELP b More.\n# TYPE b gauge\nb 7\n"
-        );
+    fn what_is_no_number_is_zero_and_what_is_no_list_is_empty() {
+        let facts = serde_json::json!({"a": 7, "b": "x", "c": [1, 2]});
+        assert_eq!((number(&facts["a"]), number(&facts["b"]), number(&facts["none"])), (7.0, 0.0, 0.0));
+        assert_eq!((list(&facts["c"]).len(), list(&facts["a"]).len()), (2, 0));
     }
 }

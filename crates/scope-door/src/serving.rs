@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -107,6 +107,7 @@ async fn answer(
     state: &Arc<State>,
     peer: &Peer,
 ) -> Result<Response<Body>, Problem> {
+    state.rates.admit(&format!("uid {}", peer.uid), Instant::now())?;
     let (parts, body) = request.into_parts();
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(at, parameters) => (&ROUTES[at], parameters),

@@ -2,8 +2,10 @@
 
 use crate::audit::Audit;
 use crate::dumps::Dumps;
+use crate::histogram::Measures;
 use crate::losses::Losses;
-use crate::settings::{ReadTrigger, Settings};
+use crate::rates::Rates;
+use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
 use scope_engine::{Control, Status};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
@@ -37,6 +39,9 @@ impl Phase {
     }
 }
 
+/// What the doctor said, and when, ns; its lock is held while it looks, so that one looks at a time.
+pub(crate) type Doctored = tokio::sync::Mutex<Option<(i64, Value)>>;
+
 /// What there is to know of a run.
 pub(crate) struct State {
     pub control: Arc<Control>,
@@ -62,6 +67,16 @@ pub(crate) struct State {
     /// Something was published.
     pub changed: Notify,
     pub counts: Counts,
+    /// What hooks are made of.
+    pub hooks: Hooks,
+    /// What was gathered before rights were given up.
+    pub gathered: Gathered,
+    /// What the doctor said last.
+    pub doctor: Doctored,
+    /// How fast each identity may ask.
+    pub rates: Rates,
+    /// How long dumps and answers took.
+    pub measures: Measures,
     /// Places for [`ORDERS_MAX`].
     pub orders: Arc<Semaphore>,
     over: AtomicBool,
@@ -76,6 +91,8 @@ pub(crate) struct Published {
     pub status: Arc<Status>,
     /// The facts of the log's status lines; an object.
     pub facts: Arc<Value>,
+    /// When these were published, ns; 0: not yet.
+    pub facts_ns: i64,
 }
 
 /// What became of requests, for the metrics.
@@ -107,7 +124,7 @@ impl State {
         control: Arc<Control>,
         settings: Settings,
     ) -> State {
-        let Settings { reload, read_trigger, version, config, vlan, .. } = settings;
+        let Settings { reload, read_trigger, version, config, vlan, rate, hooks, gathered, .. } = settings;
         let run = format!("{:032x}", u128::from_be_bytes(opening.run_id));
         let audit = opening.folder.clone();
         let audit = audit.map(|folder| Audit::new(folder, run.clone(), opening.audit.clone()));
@@ -129,10 +146,20 @@ impl State {
             audit,
             changed: Notify::new(),
             counts: Counts::default(),
+            hooks,
+            gathered,
+            doctor: Doctored::default(),
+            rates: Rates::new(rate),
+            measures: Measures::default(),
             orders: Arc::new(Semaphore::new(ORDERS_MAX)),
             over: AtomicBool::new(false),
             published: Mutex::new(published),
         }
+    }
+
+    /// Lines of the audit that couldn't be written.
+    pub(crate) fn audit_failures(&self) -> u64 {
+        self.audit.as_ref().map_or(0, Audit::failures)
     }
 
     fn lock(&self) -> MutexGuard<'_, Published> {
@@ -152,8 +179,10 @@ impl State {
 
     pub(crate) fn publish_facts(&self, facts: &event::Status) {
         let facts = Arc::new(facts.write());
-        self.losses.look(&facts, now_ns());
-        self.lock().facts = facts;
+        let facts_ns = now_ns();
+        self.losses.look(&facts, facts_ns);
+        let mut published = self.lock();
+        (published.facts, published.facts_ns) = (facts, facts_ns);
     }
 
     pub(crate) fn stopping(&self) {

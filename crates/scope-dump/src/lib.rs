@@ -32,7 +32,7 @@
 //! | `together` | every window of a run in one file |
 //! | [`budget`] | the space of the folder's dumps, and making room |
 //! | [`buffers`] | what the files of all dumps may hold back together before it is written |
-//! | `mark` | how Wirescope recognises its own dump files |
+//! | [`mark`] | how Wirescope recognises its own dump files |
 //! | [`progress`] | how far it is, for those who watch |
 //! | [`report`] | what became of a dump |
 //! | `gaps` | what its window lacks, by reason |
@@ -55,7 +55,7 @@ pub mod header;
 mod joint;
 pub mod keeper;
 pub mod late;
-mod mark;
+pub mod mark;
 #[cfg(test)]
 mod mark_junk;
 pub mod merge;

@@ -22,7 +22,7 @@ pub(crate) const APPLICATION: &str = concat!("wirescope ", env!("CARGO_PKG_VERSI
 /// The same in every version.
 const PROGRAM: &str = "wirescope ";
 /// Bytes at the beginning of a file in which the mark stands, in the files of every version.
-pub(crate) const MARK_BYTES: usize = 16 << 10;
+pub const MARK_BYTES: usize = 16 << 10;
 /// Letters of the time in front of a name.
 const TIME_LEN: usize = 30;
 const OPTION_COMMENT: u16 = 1;

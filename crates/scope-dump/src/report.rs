@@ -62,6 +62,8 @@ pub struct DumpReport {
     pub hits: u64,
     /// Times of the first of them.
     pub hits_ns: Vec<i64>,
+    /// From its fire to here; zero until it is finished.
+    pub took: Duration,
     /// For what it waited.
     pub waited: Waited,
     /// How things stood around it.

@@ -14,6 +14,7 @@
 use crate::at_once::AtOnce;
 use crate::plan::Live;
 use scope_fault::Fault;
+use scope_filter::Given;
 use scope_trigger::TriggerConfig;
 use std::collections::VecDeque;
 use std::fmt;
@@ -116,6 +117,19 @@ pub enum Which {
     All,
     /// By hand, with a window and a filter of its own.
     Own(OwnFire),
+    /// The trigger of this name, because another program told of something.
+    Told(Told),
+}
+
+/// What another program told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The trigger that fires.
+    pub trigger: String,
+    /// Fills the template of its dump filter, as a packet would.
+    pub given: Given,
+    /// What happened, in words.
+    pub what: String,
 }
 
 /// A dump by hand that has its own window and filter.

@@ -13,7 +13,7 @@ use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::{Interfaces, Ring};
-use scope_trigger::{Fire, Occurrence, Places, Trigger, Verdict, Why, Window};
+use scope_trigger::{Fire, Key, Occurrence, Places, Trigger, Verdict, Why, Window};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -47,6 +47,8 @@ pub struct OpenDump {
     pub window: Arc<Window>,
     /// How far it is.
     pub progress: Arc<Progress>,
+    /// When it began, by the clock that is never set.
+    begun: Duration,
 }
 
 /// All dumps of a run.
@@ -153,8 +155,8 @@ impl Dumps {
         }
         let detail = match (occurrence.why, verdict.detail()) {
             (Why::Packet { .. }, detail) => detail.map(Cow::Borrowed),
-            (why @ (Why::Hand | Why::Noted(_)), None) => Some(why.to_string().into()),
-            (why @ (Why::Hand | Why::Noted(_)), Some(detail)) => Some(format!("{why}: {detail}").into()),
+            (why, None) => Some(why.to_string().into()),
+            (why, Some(detail)) => Some(format!("{why}: {detail}").into()),
         };
         self.events.hit(name, occurrence.at.time_ns, word, detail.as_deref());
         Outcome { verdict: word, dump: None }
@@ -162,11 +164,30 @@ impl Dumps {
 
     /// The same of an order to fire `trigger` at `now`; `note` says why, if it says anything.
     pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment, note: &str) -> Outcome {
-        let link_types: Vec<LinkType> =
-            (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
+        let link_types = self.link_types();
         let ordered = trigger.config().condition.ordered(now, &link_types);
         let why = if note.is_empty() { ordered.why } else { Why::Noted(note) };
         self.occurred(trigger, &Occurrence { why, ..ordered }, None)
+    }
+
+    /// The same of a program that tells of something, with the dump filter that its values make (`None`: the trigger's
+    /// own). Its holdoff holds off what has the same filter.
+    pub(crate) fn told(
+        self: &Arc<Self>,
+        trigger: &Trigger,
+        now: Moment,
+        filter: Option<&str>,
+        what: &str,
+    ) -> Outcome {
+        let link_types = self.link_types();
+        let ordered = trigger.config().condition.ordered(now, &link_types);
+        let told = Occurrence { why: Why::Told(what), key: Key::OfPacket, given: filter, ..ordered };
+        self.occurred(trigger, &told, None)
+    }
+
+    /// Link types that have come so far.
+    fn link_types(&self) -> Vec<LinkType> {
+        (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect()
     }
 
     /// Begins a dump, and returns its number. What the window needs first is pinned here.
@@ -189,6 +210,7 @@ impl Dumps {
             trigger: trigger.to_string(),
             window: fire.window.clone(),
             progress: progress.clone(),
+            begun: self.settings.clock.monotonic(),
         });
         self.lock().open.push(open.clone());
         let order = DumpOrder {
@@ -210,7 +232,7 @@ impl Dumps {
             evidence: self.evidence.clone(),
         };
         let (dumps, window, failed) = (self.clone(), order.window.clone(), failed_report(&order));
-        let unwritten = failed.clone();
+        let (unwritten, unbegun) = (failed.clone(), open.clone());
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
@@ -222,14 +244,17 @@ impl Dumps {
             // The closure is dropped with its guard not yet made: no hit extends a window that nobody reads.
             window.close();
             self.finish(
-                id,
+                &unbegun,
                 DumpReport { error: Some(format!("no thread for the dump: {error}")), ..unwritten },
             );
         }
         id
     }
 
-    fn finish(&self, id: u64, report: DumpReport) {
+    fn finish(&self, open: &OpenDump, report: DumpReport) {
+        let id = open.id;
+        let took = self.settings.clock.monotonic().saturating_sub(open.begun);
+        let report = DumpReport { took, ..report };
         if let Some(error) = &report.interpreted {
             let text =
                 format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
@@ -349,7 +374,7 @@ impl Drop for Finish {
     fn drop(&mut self) {
         if let Some(report) = self.report.take() {
             self.open.window.close();
-            self.dumps.finish(self.open.id, report);
+            self.dumps.finish(&self.open, report);
         }
     }
 }

@@ -4,14 +4,16 @@
 //! No order reaches into a worker: a fire pins and starts a dump from here, a change is a set of triggers
 //! that workers take over.
 
-use crate::control::{Control, Fired, ORDERS_MAX, Order, OwnFire, Refusal, Reload, Reply, Waiting, Which};
+use crate::control::{
+    Control, Fired, ORDERS_MAX, Order, OwnFire, Refusal, Reload, Reply, Told, Waiting, Which,
+};
 use crate::plan::Fixed;
 use crate::reload::{change_one, reload};
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use scope_events::event::Warning;
-use scope_fault::Fault;
-use scope_filter::Template;
+use scope_fault::{Fault, Subject};
+use scope_filter::{Filter, Template};
 use scope_trigger::{Response, Trigger};
 use std::sync::Arc;
 
@@ -113,6 +115,11 @@ impl Obeying<'_> {
             Which::All => set.given().iter().collect(),
             Which::Named(name) => vec![set.named(name).ok_or_else(|| Refusal::NoSuchTrigger(name.clone()))?],
             Which::Own(own) => return self.fire_own(own, set.hand()),
+            Which::Told(told) => {
+                let named = set.named(&told.trigger);
+                let trigger = named.ok_or_else(|| Refusal::NoSuchTrigger(told.trigger.clone()))?;
+                return self.fire_told(told, trigger);
+            }
         };
         let mut fired = Vec::new();
         for trigger in triggers {
@@ -123,6 +130,35 @@ impl Obeying<'_> {
             fired.push(Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump });
         }
         Ok(Reply::Fired(fired))
+    }
+
+    /// Fires a trigger as if its condition held for a packet with the values that were given.
+    fn fire_told(&self, told: &Told, trigger: &Arc<Trigger>) -> Result<Reply, Refusal> {
+        let filter = self.filled(told, &trigger.config().response)?;
+        let outcome =
+            self.shared.dumps.told(trigger, self.shared.last_heard(), filter.as_deref(), &told.what);
+        self.watch.note(&format!("{}: {}", words(&Which::Told(told.clone())), outcome.verdict));
+        let name = trigger.config().name.clone();
+        Ok(Reply::Fired(vec![Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump }]))
+    }
+
+    /// The dump filter of given values; `None`: everything.
+    fn filled(&self, told: &Told, response: &Response) -> Result<Option<String>, Refusal> {
+        let Some(template) = &response.template else { return Ok(told.given.hosts()) };
+        let refused = |fault: Fault| Refusal::Faults(vec![fault]);
+        let text = template.fill_given(&told.given).map_err(|unfilled| {
+            let fault = Fault::of(&unfilled.name[1..]).cause("the trigger's template needs it");
+            refused(fault.remedy("give it, or give the template a fallback: TEMPLATE ?: FALLBACK"))
+        })?;
+        let ring = &self.shared.ring;
+        let types: Vec<_> = (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
+        let compiled = |text: &str| Filter::compile(text, response.vlan, &types);
+        // As with packets: values that make no filter, such as an IPv6 address behind 'ip host'.
+        match (compiled(&text), template.fallback()) {
+            (Ok(_), _) => Ok(Some(text)),
+            (Err(_), Some(fallback)) if compiled(fallback).is_ok() => Ok(Some(fallback.to_string())),
+            (Err(error), _) => Err(refused(error.fault().of_subject(Subject::setting("dump")))),
+        }
     }
 
     /// Fires by hand with another response than that of `hand`, among whose hits it counts.
@@ -153,6 +189,7 @@ fn words(which: &Which) -> String {
         Which::Hand => "dump of everything by hand".to_string(),
         Which::Named(name) => format!("trigger {name} by hand"),
         Which::All => "all triggers by hand".to_string(),
+        Which::Told(Told { trigger, what, .. }) => format!("trigger {trigger} by a hook ({what})"),
         Which::Own(OwnFire { filter, .. }) if filter.is_empty() => words(&Which::Hand),
         Which::Own(OwnFire { filter, .. }) => format!("dump of '{filter}' by hand"),
     }

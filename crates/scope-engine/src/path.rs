@@ -438,6 +438,7 @@ impl<'a> Path<'a> {
             key: Key::OfPacket,
             why: Why::Packet { bytes: packet.original_len, interface },
             packet: Some(Matched { link_type, headers, data: packet.data }),
+            given: None,
             link_types: &[],
             requester: if self.waits { Requester::Waiting(self.committed) } else { Requester::Live },
         };

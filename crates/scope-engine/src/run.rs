@@ -124,7 +124,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     };
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
-    let written: Vec<_> = outputs.writable().into_iter().chain(stored).collect();
+    let taken_away = socket.iter().map(Socket::writable);
+    let written: Vec<_> = outputs.writable().into_iter().chain(stored).chain(taken_away).collect();
     let mut rights = decision.map(|decision| scope_rights::give_up(decision, &written)).transpose()?;
     drop(written);
     sources::begin(&plan.fixed, &mut sources).map_err(EngineError::Source)?;

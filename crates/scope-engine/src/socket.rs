@@ -8,8 +8,8 @@ use crate::plan::ControlPlan;
 use rustix::fs::{AtFlags, Mode, statat, unlinkat};
 use rustix::process::umask;
 use scope_fault::{Fault, Setting, sentence};
-use scope_rights::User;
-use std::fs::File;
+use scope_folder::Folder;
+use scope_rights::{FolderUse, User, Writable};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +24,7 @@ pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
     /// Its folder, which may be moved while the run goes.
-    folder: File,
+    folder: Folder,
     /// Device and number of its file.
     place: (u64, u64),
     user: u32,
@@ -73,7 +73,7 @@ impl Socket {
         umask(before);
         let listener = bound.map_err(of_system)?;
         let facts = path.symlink_metadata().map_err(of_system)?;
-        let folder = File::open(path.parent().unwrap_or(Path::new("/"))).map_err(of_system)?;
+        let folder = Folder::open(path.parent().unwrap_or(Path::new("/"))).map_err(of_system)?;
         let me = User::current();
         let user = user.map_or(me.uid, |user| user.uid);
         let socket = Socket { listener, path: path.clone(), folder, place: (facts.dev(), facts.ino()), user };
@@ -96,6 +96,12 @@ impl Socket {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What rights must leave of its folder: to take its name away.
+    pub(crate) fn writable(&self) -> Writable<'_> {
+        let file = self.path.file_name().unwrap_or_default();
+        Writable { folder: &self.folder, file, folder_use: FolderUse::TakesAway }
     }
 
     /// Number of the user that the run is.

@@ -15,7 +15,7 @@ use scope_dump::budget::Usage;
 use scope_dump::evidence::SAMPLED_MAX;
 use scope_events::now_ns;
 use scope_packet::{DropReason, Drops, LinkType};
-use scope_ring::WorkerCounts;
+use scope_ring::{LaneInfo, WorkerCounts};
 use scope_source::{SourceCounters, SourceError};
 use scope_store::{Amount, VolumeReport};
 use scope_trigger::{HitCounts, Trigger, TriggerConfig};
@@ -93,18 +93,24 @@ pub struct WorkerStatus {
     pub moves: bool,
     /// How its thread spent the time since the last status; `None`: unknown.
     pub time: Option<WorkerTime>,
+    /// What it did so far with what it received.
+    pub counts: WorkerCounts,
 }
 
 /// What the ring holds of one lane.
 #[derive(Clone, Debug)]
 pub struct LaneStatus {
+    /// The worker that writes it.
+    pub worker: u32,
     /// Its link type.
     pub link_type: LinkType,
+    /// Packets that were written into it so far.
+    pub packets: u64,
     /// Segments.
     pub segments: u64,
     /// Bytes of the ring that these are.
     pub bytes: u64,
-    /// Capture time of its first packet, ns; `None`: it holds none.
+    /// Capture time of the oldest packet in it, ns; `None`: it holds none.
     pub oldest_ns: Option<i64>,
 }
 
@@ -234,6 +240,7 @@ impl StatusTaker {
                     lag_ns,
                     moves,
                     time: None,
+                    counts: *counts,
                 }
             })
             .collect();
@@ -334,7 +341,7 @@ fn rates(last: &mut (u64, u64), now: (u64, u64), seconds: f64) -> (f64, f64) {
     ((now.0 - before.0) as f64 / seconds, (now.1 - before.1) as f64 * 8.0 / seconds)
 }
 
-/// What the ring holds of a lane. Only its first segment is pinned, for a moment.
+/// What the ring holds of a lane. Only its first and its last segment are pinned, for a moment.
 fn lane_status(shared: &Shared, lane: u32) -> LaneStatus {
     let ring = &shared.ring;
     let segments = ring.segment_ids(lane, 0).count() as u64;
@@ -342,8 +349,12 @@ fn lane_status(shared: &Shared, lane: u32) -> LaneStatus {
         let first = pinned.blocks(0, pinned.committed().bytes).next()?;
         Some(first.time_ns())
     });
+    let newest = ring.lane_next(lane).checked_sub(1).and_then(|last| ring.pin(ring.segment_id(lane, last)));
+    let LaneInfo { worker, link_type } = ring.lane_info(lane);
     LaneStatus {
-        link_type: ring.lane_info(lane).link_type,
+        worker,
+        link_type,
+        packets: newest.map_or(0, |last| last.first_packet() + u64::from(last.committed().packets)),
         segments,
         bytes: segments * ring.segment_bytes() as u64,
         oldest_ns: first_ns,

@@ -62,7 +62,7 @@ pub use native::NativeError;
 pub use screen::Screen;
 pub use table::KeyTable;
 pub use template::{
-    NoFilter, Shape, Template, TemplateError, Unfilled, Values, host_pair_default, host_pair_filter,
-    host_pair_shape, host_pair_values,
+    BadGiven, Given, GivenName, NameKind, NoFilter, Shape, Template, TemplateError, Unfilled, Values,
+    host_pair_default, host_pair_filter, host_pair_shape, host_pair_values,
 };
 pub use words::is_filter_word;

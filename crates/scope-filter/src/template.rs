@@ -21,6 +21,7 @@
 //! everything. Without a fallback such a packet leaves the template unfilled, and its trigger counts it.
 
 pub(crate) mod fields;
+mod given;
 mod shape;
 mod subject;
 pub(crate) mod text;
@@ -32,6 +33,7 @@ use crate::error::FilterError;
 use crate::filter::{Filter, VlanRule};
 use crate::words::tokens;
 use fields::{Field, SAMPLES};
+pub use given::{BadGiven, Given, GivenName, NameKind};
 pub use shape::Shape;
 use subject::Subject;
 use text::Parts;

@@ -1,8 +1,8 @@
 //! Landlock: what of the file system stays within reach. Everything that is open already stays open.
 //!
-//! A rule names a file or a folder itself, never the folder above it. One right is given above: to give a new
-//! file its name in the folder of `-w FILE` or `--ring-out FILE`. By that nothing there can be read, written
-//! or removed.
+//! A rule names a file or a folder itself, never the folder above it. Two rights are given above: to give a new
+//! file its name in the folder of `-w FILE` or `--ring-out FILE`, by which nothing there can be read, written
+//! or removed; and to remove a name in the folder of the control socket, as far as the run's user may.
 
 use super::{FolderUse, Writable, checked};
 use landlock::{
@@ -96,6 +96,7 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
             FolderUse::Own => write,
             FolderUse::OwnWithFolders => write | AccessFs::MakeDir | AccessFs::RemoveDir,
             FolderUse::NewName if folder.makes_unnamed() => AccessFs::MakeReg.into(),
+            FolderUse::TakesAway => AccessFs::RemoveFile.into(),
             // There a file has another name until it is whole.
             FolderUse::NewName => AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile,
         };

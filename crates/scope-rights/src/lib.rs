@@ -66,6 +66,8 @@ pub struct Writable<'a> {
 pub enum FolderUse {
     /// The run's own: files are made, read, written and removed there.
     Own,
+    /// At its end the run takes a name away that it has made there.
+    TakesAway,
     /// As [`FolderUse::Own`], and folders are made and removed there: one for each day of a store.
     OwnWithFolders,
     /// A file of the run gets its name there, and the rest is others'. What may get a name is opened before

@@ -53,6 +53,7 @@ impl Condition {
             key,
             why: Why::Hand,
             packet: None,
+            given: None,
             link_types,
             requester: Requester::Person,
         }

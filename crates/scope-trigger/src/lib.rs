@@ -31,7 +31,7 @@ pub mod windows;
 pub use condition::Condition;
 pub use occurrence::{Key, Matched, Occurrence, Why};
 pub use places::{DUMPS_MAX, Place, Places, Requester};
-pub use response::Response;
+pub use response::{DURATION_NS_MAX, Response};
 pub use trigger::{Trigger, TriggerConfig};
 pub use verdict::{Fire, HitCounts, Misses, Verdict};
 pub use window::Window;

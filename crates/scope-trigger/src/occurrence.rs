@@ -22,6 +22,8 @@ pub struct Occurrence<'a> {
     pub why: Why<'a>,
     /// The packet for which the condition held, if one did.
     pub packet: Option<Matched<'a>>,
+    /// Without a packet: the dump's filter, of values that were given; `None`: the response's own.
+    pub given: Option<&'a str>,
     /// Without a packet: link types that have come so far, which a dump filter must suit.
     pub link_types: &'a [LinkType],
     /// Who requests a place.
@@ -31,8 +33,8 @@ pub struct Occurrence<'a> {
 /// What identifies occurrences for a holdoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// The values of the trigger's holdoff key, else of its template, in the packet. Without a packet:
-    /// [`Key::Whole`].
+    /// The values of the trigger's holdoff key, else of its template, in the packet. Without a packet: the filter that was
+    /// given, else [`Key::Whole`].
     OfPacket,
     /// Nothing: the trigger has one holdoff.
     Whole,
@@ -65,6 +67,8 @@ pub enum Why<'a> {
     Hand,
     /// Somebody ordered it, and said why.
     Noted(&'a str),
+    /// Another program told of something.
+    Told(&'a str),
 }
 
 impl fmt::Display for Why<'_> {
@@ -73,6 +77,7 @@ impl fmt::Display for Why<'_> {
             Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
             Why::Hand => f.write_str("by hand"),
             Why::Noted(note) => write!(f, "by hand: {note}"),
+            Why::Told(what) => write!(f, "by a hook: {what}"),
         }
     }
 }

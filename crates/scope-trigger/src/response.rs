@@ -5,6 +5,9 @@ use scope_filter::{
     Filter, NoFilter, Shape, Template, Values, VlanRule, host_pair_filter, host_pair_shape, host_pair_values,
 };
 
+/// Longest window, in front of an occurrence or behind it, and longest holdoff: one year.
+pub const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
+
 /// What is dumped.
 #[derive(Clone, Debug)]
 pub struct Response {
@@ -35,9 +38,9 @@ impl Response {
     }
 
     /// What the dump filter is made of, or the first name that the packet has no field for.
-    pub(crate) fn values(&self, packet: Option<&Matched<'_>>) -> Result<Values, &'static str> {
-        match (packet, &self.template) {
-            (None, _) => Ok(Values::everything()),
+    pub(crate) fn values(&self, occurrence: &Occurrence<'_>) -> Result<Values, &'static str> {
+        match (&occurrence.packet, &self.template) {
+            (None, _) => Ok(occurrence.given.map_or_else(Values::everything, Values::of_text)),
             (Some(packet), None) => Ok(host_pair_values(packet.headers, packet.link_type, packet.data)),
             (Some(packet), Some(template)) => template
                 .values(packet.headers, packet.link_type, packet.data)
@@ -64,8 +67,8 @@ impl Response {
                 template.fill_filter(packet.headers, packet.link_type, packet.data, self.vlan)
             }
             (None, template) => {
-                let text =
-                    template.as_ref().filter(|template| !template.has_names()).map_or("", Template::text);
+                let own = template.as_ref().filter(|template| !template.has_names());
+                let text = occurrence.given.unwrap_or_else(|| own.map_or("", Template::text));
                 Filter::compile(text, self.vlan, occurrence.link_types).map_err(NoFilter::Uncompiled)
             }
         }

@@ -150,9 +150,10 @@ impl Trigger {
 
     fn terms(&self, occurrence: &Occurrence<'_>) -> Terms {
         let packet = occurrence.packet.as_ref();
-        let values = self.config.response.values(packet);
+        let values = self.config.response.values(occurrence);
         let key = match (occurrence.key, packet, &self.config.holdoff_key) {
             (Key::Exempt, ..) => None,
+            (Key::OfPacket, None, _) if occurrence.given.is_some() => values.ok(),
             (Key::Whole, ..) | (Key::OfPacket, None, _) => Some(Values::everything()),
             (Key::OfPacket, Some(_), None) => values.ok(),
             // Packets without what the key names have one key together.

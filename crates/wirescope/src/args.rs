@@ -547,6 +547,30 @@ pub struct RunArgs {
     )]
     #[arg(value_parser = Words(&["viewer", "analyst", "operator", "admin"]))]
     pub control_role: String,
+    /// Requests that one client may send in a second; further ones get the answer 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "500",
+        help_heading = "Control",
+        allow_hyphen_values = true
+    )]
+    pub control_rate: String,
+    /// What of a hook fills NAME of a trigger's template, as in srcIP=instance: a label of an alert, a key of a JSON
+    /// object, or a JSON pointer such as /event/src_ip [default: for each name the label that is called so]
+    ///
+    /// May be given several times; then no other label is looked at.
+    #[arg(long, value_name = "NAME=LABEL", help_heading = "Control", allow_hyphen_values = true)]
+    pub hook_label: Vec<String>,
+    /// The label of an alert that names the trigger which it fires
+    #[arg(
+        long,
+        value_name = "LABEL",
+        default_value = "alertname",
+        help_heading = "Control",
+        allow_hyphen_values = true
+    )]
+    pub hook_trigger: String,
 
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]

@@ -3,6 +3,8 @@
 use crate::args::DevicesArgs;
 use crate::words::bit_rate;
 use crate::{NoResult, told};
+use scope_door::Gathered;
+use scope_events::now_ns;
 use scope_fault::Fault;
 use scope_machine::nic::{Driver, Ethtool, Nic, Queues, RingSizes, Timestamping, advise};
 use scope_source::afpacket;
@@ -33,6 +35,24 @@ pub fn devices(args: &DevicesArgs) -> u8 {
     told(list(args.json))
 }
 
+/// The same for a run that can be asked later: as it is now, while the process still has its rights.
+pub fn gather() -> Gathered {
+    let at_ns = now_ns();
+    let devices = Ethtool::open().map(|mut ethtool| {
+        let permission = afpacket::may_capture();
+        objects(&Nic::all(&mut ethtool), &permission, &other_namespaces())
+    });
+    Gathered {
+        devices: devices.map_err(|error| format!("the interfaces couldn't be listed: {error}")),
+        at_ns,
+    }
+}
+
+fn objects(nics: &[Nic], permission: &io::Result<()>, elsewhere: &[String]) -> Value {
+    let devices: Vec<Value> = nics.iter().map(|nic| object(nic, permission)).collect();
+    json!({"devices": devices, "namespaces": elsewhere})
+}
+
 fn list(json: bool) -> Result<String, NoResult> {
     let failed = |cause: io::Error| {
         NoResult::Failed(
@@ -44,8 +64,7 @@ fn list(json: bool) -> Result<String, NoResult> {
     let permission = afpacket::may_capture();
     let elsewhere = other_namespaces();
     if json {
-        let devices: Vec<Value> = nics.iter().map(|nic| object(nic, &permission)).collect();
-        let object = json!({"devices": devices, "namespaces": elsewhere}).to_string();
+        let object = objects(&nics, &permission, &elsewhere).to_string();
         return Ok(format!("{}\n", json_line(&object)));
     }
     let mut text = String::new();

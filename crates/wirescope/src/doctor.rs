@@ -4,11 +4,10 @@ use crate::args::DoctorArgs;
 use crate::words::{counted, number, span};
 use crate::{NoResult, REFUSED, UNDONE, told};
 use scope_doctor::facts::OtherRun;
-use scope_doctor::{Facts, Finding, State, Wanted, log, system};
+use scope_doctor::{Facts, Finding, State, Wanted, log, printed, system};
 use scope_events::EVENTS_FILE;
 use scope_fault::Fault;
 use scope_spelling::printable::json_line;
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Other runs of a log that are named; the JSON object has all that are known.
@@ -24,7 +23,7 @@ pub fn doctor(args: &DoctorArgs) -> u8 {
     };
     let lost = found.iter().any(|finding| finding.loses);
     let text = if args.json {
-        format!("{}\n", json_line(&object(&facts, &found).to_string()))
+        format!("{}\n", json_line(&printed(&facts, &found).to_string()))
     } else {
         words(&facts, &found)
     };
@@ -205,50 +204,4 @@ fn finding_words(finding: &Finding) -> String {
         (least, most) => format!("{} to {} lost; ", number(least), counted(most, "packet")),
     };
     format!("{} ({}): {lost}{}", finding.stage.name(), finding.sureness.name(), finding.cause)
-}
-
-fn object(facts: &Facts, found: &[Finding]) -> Value {
-    let state = match facts.state {
-        State::Ended => "ended",
-        State::EndedAtOnce => "ended_at_once",
-        State::Running => "running",
-        State::Stopped => "stopped",
-        State::Dead => "dead",
-        State::Unknown => "unknown",
-    };
-    let finding = |finding: &Finding| {
-        json!({
-            "kind": finding.kind,
-            "stage": finding.stage.name(),
-            "sureness": finding.sureness.name(),
-            "loses": finding.loses,
-            "follows": finding.follows,
-            "lost_min": finding.lost_min,
-            "lost_max": finding.lost_max,
-            "cause": finding.cause,
-            "remedies": finding.remedies,
-        })
-    };
-    let other = |run: &OtherRun| {
-        json!({
-            "run_id": run.run_id,
-            "began": run.began.map(|began| began.to_string()),
-            "last_words": run.has_last_line,
-            "beside": run.beside,
-        })
-    };
-    json!({
-        "sources": facts.specs,
-        "run_id": facts.run_id,
-        "began": facts.began.map(|began| began.to_string()),
-        "runs": facts.runs,
-        "newest": facts.newest,
-        "other_runs": facts.other_runs.iter().map(other).collect::<Vec<_>>(),
-        "state": state,
-        "pid": facts.pid,
-        "elapsed_s": facts.elapsed_s,
-        "counts_age_s": facts.counts_age_s,
-        "loses": found.iter().any(|finding| finding.loses),
-        "findings": found.iter().map(finding).collect::<Vec<_>>(),
-    })
 }

@@ -88,7 +88,6 @@ fn line(hold: &Hold) -> String {
 }
 
 fn object(hold: &Hold) -> Value {
-    let Hold { id, note, .. } = hold;
     let [from, to, made] = [hold.from_ns, hold.to_ns, hold.made_ns].map(iso);
-    json!({"id": id, "from": from, "to": to, "note": note, "made": made})
+    scope_api::hold::Hold { id: hold.id, from, to, note: hold.note.clone(), made }.json()
 }

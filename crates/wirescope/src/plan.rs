@@ -15,6 +15,7 @@ use crate::args::RunArgs;
 use faults::{Faults, of_ring, such_as};
 use scope_api::Role;
 use scope_config::Settings;
+use scope_door::Hooks;
 use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::{FilterEngine, VlanRule};
@@ -23,13 +24,11 @@ use scope_packet::LinkType;
 use scope_ring::{MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use scope_trigger::DUMPS_MAX;
+use scope_trigger::{DUMPS_MAX, DURATION_NS_MAX};
 use sources::Sources;
 use std::time::Duration;
 use triggers::Times;
 
-/// Longest window, before or after, and longest holdoff: one year.
-const DURATION_NS_MAX: i64 = 366 * 86_400 * 1_000_000_000;
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
 /// Dumps at once where nothing else is said: of live traffic, and of sources that can wait, where nothing is
@@ -63,6 +62,10 @@ pub struct Planned {
     pub settings: Settings,
     /// What the members of the control socket's group may do.
     pub control_role: Role,
+    /// Requests that one client of it may send in a second.
+    pub control_rate: u32,
+    /// What hooks are made of.
+    pub hooks: Hooks,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -156,6 +159,8 @@ fn plan_with(
     let (folder, dump) = outputs::plan(args, look, look == at_sources, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
     let (control, control_role) = control::plan(args, folder.as_deref(), look, &mut faults);
+    let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
+    let hooks = control::hooks(args, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
             flags: "write json, or omit the flag for plain text".to_string(),
@@ -219,6 +224,8 @@ fn plan_with(
         run: RunPlan { fixed, live },
         segments,
         control_role,
+        control_rate,
+        hooks,
         settings: args.settings.clone(),
         json: args.summary.is_some(),
         stdout_taken,

@@ -1,12 +1,13 @@
 //! A planned run from its first word to its summary: signals in, words out.
 
 use crate::config::reload::{Reloader, trigger_reader};
+use crate::devices;
 use crate::plan::Planned;
 use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
 use crate::watch::Teller;
 use crate::words;
-use scope_door::Settings;
+use scope_door::{Gathered, Settings};
 use scope_engine::control::Unsent;
 use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
@@ -61,6 +62,9 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
         version: env!("CARGO_PKG_VERSION").to_string(),
         config: planned.run.fixed.config.clone(),
         vlan: planned.run.fixed.vlan,
+        rate: planned.control_rate,
+        hooks: planned.hooks.clone(),
+        gathered: planned.run.fixed.control.as_ref().map_or_else(Gathered::default, |_| devices::gather()),
     };
     let teller = Teller::new(planned.verbose, words::ready(&planned.run)).with_door(control, door);
     if planned.verbose {

@@ -2,7 +2,8 @@
 
 mod run;
 
-use run::{Done, LIMIT, NOBODY, Place, Started, finish, is_root, wait_until, wirescope};
+use run::asking::{Heard, Running};
+use run::{LIMIT, NOBODY, Place, Started, finish, is_root, wait_until, wirescope};
 use scope_testkit::oracle;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -11,95 +12,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A run that goes until it is stopped, with one trigger, which fires after a second.
-struct Running {
-    place: Place,
-    started: Started,
-}
-
-impl Running {
-    fn new(more: &[&str]) -> Running {
-        Running::at(Place::new(), more)
-    }
-
-    fn at(place: Place, more: &[&str]) -> Running {
-        let source = ["--source", "synth:rate=5k,trigger-at=1s"];
-        let trigger = ["--trigger", "probe=udp port 60000", "--before", "200ms", "--after", "100ms"];
-        let started = Started::new(place.command(&[&source[..], &trigger, more].concat()));
-        let running = Running { place, started };
-        if !more.contains(&"off") {
-            wait_until("the run to listen and its first second", || {
-                running.socket().exists() && running.get("status").body["elapsed_s"].is_number()
-            });
-        }
-        running
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.place.out().join("wirescope.sock")
-    }
-
-    /// What the run answers to a route.
-    fn get(&self, route: &str) -> Heard {
-        self.ask(&format!("GET /api/v1/{route} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))
-    }
-
-    fn post(&self, route: &str, body: &str) -> Heard {
-        let kind = "content-type: application/json\r\n";
-        let len = body.len();
-        self.ask(&format!(
-            "POST /api/v1/{route} HTTP/1.1\r\nhost: x\r\n{kind}content-length: {len}\r\nconnection: close\r\n\r\n{body}"
-        ))
-    }
-
-    fn ask(&self, request: &str) -> Heard {
-        Heard::of(&self.raw(request.as_bytes()))
-    }
-
-    fn raw(&self, request: &[u8]) -> Vec<u8> {
-        let Ok(mut stream) = UnixStream::connect(self.socket()) else { return Vec::new() };
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let _ = stream.write_all(request); // it may have been refused before its end
-        let mut heard = Vec::new();
-        let _ = stream.read_to_end(&mut heard);
-        heard
-    }
-
-    /// A command that asks this run.
-    fn command(&self, words: &[&str]) -> Done {
-        let mut command = wirescope(words);
-        command.arg("--control").arg(self.socket()).current_dir(self.place.root());
-        finish(command)
-    }
-
-    fn end(self) -> (Place, Done) {
-        self.started.signal(libc::SIGINT);
-        let done = self.started.finish(LIMIT);
-        assert_eq!(done.code(), Some(0), "{}", done.stderr);
-        (self.place, done)
-    }
-}
-
-/// An answer.
-#[derive(Debug)]
-struct Heard {
-    status: u16,
-    head: String,
-    bytes: Vec<u8>,
-    body: Value,
-}
-
-impl Heard {
-    fn of(heard: &[u8]) -> Heard {
-        let end = heard.windows(4).position(|four| four == b"\r\n\r\n");
-        let (head, bytes) = end.map_or((heard, &b""[..]), |at| (&heard[..at], &heard[at + 4..]));
-        let head = String::from_utf8_lossy(head).to_lowercase();
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let body = serde_json::from_slice(bytes).unwrap_or_default();
-        Heard { status, head, bytes: bytes.to_vec(), body }
-    }
-}
 
 #[test]
 fn each_route_answers_and_the_document_names_them_all() {
@@ -135,7 +47,7 @@ fn each_route_answers_and_the_document_names_them_all() {
         metrics.contains("\nwirescope_trigger_hits_total{trigger=\"probe\",verdict=\"fired\"} 1\n"),
         "{metrics}"
     );
-    assert!(metrics.contains("\nwirescope_dropped_packets_total{reason=\"kernel\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("\nwirescope_dropped_packets_total{source=\"synth:rate=5k,trigger-at=1s\",worker=\"0\",reason=\"kernel\"} 0\n"), "{metrics}");
     let head = running.ask("HEAD /api/v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert_eq!((head.status, head.bytes.len()), (200, 0), "{head:?}");
     let (place, _) = running.end();

@@ -157,7 +157,7 @@ fn address(values: &mut Gatherer, address: IpAddr) {
     }
 }
 
-fn mac(bytes: &[u8]) -> String {
+pub(super) fn mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
@@ -180,15 +180,30 @@ impl Flow {
     /// That of a packet; `None` where it has no addresses.
     pub fn of(packet: &Subject<'_>) -> Option<Flow> {
         let (source, destination) = packet.addresses()?;
-        let transport = packet.ports().and_then(|_| match packet.protocol()? {
-            TCP => Some("tcp"),
-            UDP => Some("udp"),
-            SCTP => Some("sctp"),
-            _ => None,
-        });
+        let transport = packet.ports().and_then(|_| transport(packet.protocol()?));
         let (from, to) = packet.ports().filter(|_| transport.is_some()).unwrap_or_default();
         let ends = ordered((source, from), (destination, to));
         Some(Flow { kind: packet.kind(), protocol: packet.protocol().unwrap_or(0), transport, ends })
+    }
+
+    /// One that is told of, without a packet; `None`: its addresses are of two families. Without a protocol that has
+    /// ports, or without ports, it is what goes between the two hosts.
+    pub fn given(
+        (source, destination): (IpAddr, IpAddr),
+        ports: Option<(u16, u16)>,
+        protocol: Option<u8>,
+    ) -> Option<Told> {
+        let kind = match (source.is_ipv4(), destination.is_ipv4()) {
+            (true, true) => Kind::Ipv4,
+            (false, false) => Kind::Ipv6,
+            _ => return None,
+        };
+        let (low, high) = ordered(source, destination);
+        let Some(protocol) = protocol else { return Some(Told::Pair(low, high)) };
+        let transport = ports.and_then(|_| transport(protocol));
+        let (from, to) = ports.filter(|_| transport.is_some()).unwrap_or_default();
+        let ends = ordered((source, from), (destination, to));
+        Some(Told::Flow(Flow { kind, protocol, transport, ends }))
     }
 
     /// A flow of UDP, for samples.
@@ -246,6 +261,33 @@ impl Flow {
     }
 }
 
+/// The word for a protocol that has ports.
+fn transport(protocol: u8) -> Option<&'static str> {
+    match protocol {
+        TCP => Some("tcp"),
+        UDP => Some("udp"),
+        SCTP => Some("sctp"),
+        _ => None,
+    }
+}
+
+/// A flow that was told of, as far as that goes.
+pub(super) enum Told {
+    Flow(Flow),
+    /// Two hosts alone, in their order.
+    Pair(IpAddr, IpAddr),
+}
+
+impl Told {
+    /// Its filter, in parentheses.
+    pub fn filter(&self) -> String {
+        match self {
+            Told::Flow(flow) => flow.filter(),
+            Told::Pair(low, high) => format!("({})", pair(*low, *high)),
+        }
+    }
+}
+
 /// What goes between two hosts; of a host with itself, only that.
 fn pair(low: IpAddr, high: IpAddr) -> String {
     if low == high {
@@ -255,14 +297,17 @@ fn pair(low: IpAddr, high: IpAddr) -> String {
     }
 }
 
+/// What goes between two hosts, in the order that doesn't depend on who sends.
+pub(super) fn between(source: IpAddr, destination: IpAddr) -> String {
+    let (low, high) = ordered(source, destination);
+    pair(low, high)
+}
+
 /// The filter for what went between the two hosts of a packet; empty, which is everything, where it has no
 /// addresses.
 pub(super) fn host_pair(packet: &Subject<'_>) -> String {
     match packet.addresses() {
-        Some((source, destination)) => {
-            let (low, high) = ordered(source, destination);
-            pair(low, high)
-        }
+        Some((source, destination)) => between(source, destination),
         None => String::new(),
     }
 }

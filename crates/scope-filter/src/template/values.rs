@@ -16,6 +16,15 @@ impl Values {
     pub fn everything() -> Values {
         Gatherer::default().part(Part::Everything, &[]).values()
     }
+
+    /// Of a filter's text that no packet has filled.
+    pub fn of_text(text: &str) -> Values {
+        let mut gatherer = Gatherer::default();
+        for piece in text.as_bytes().chunks(128) {
+            gatherer.add(Part::Text, piece);
+        }
+        gatherer.values()
+    }
 }
 
 /// What a part of the values is: the first byte of it.
@@ -25,6 +34,7 @@ pub(super) enum Part {
     Fallback = 2,
     Labels = 3,
     Bytes = 4,
+    Text = 5,
 }
 
 /// Gathers values.

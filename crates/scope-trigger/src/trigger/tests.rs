@@ -22,6 +22,7 @@ fn hit(at: Moment, packet: Matched<'_>) -> Occurrence<'_> {
         key: Key::OfPacket,
         why: Why::Packet { bytes: packet.data.len() as u32, interface: "eth0" },
         packet: Some(packet),
+        given: None,
         link_types: &[],
         requester: Requester::Live,
     }

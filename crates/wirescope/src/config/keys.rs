@@ -62,13 +62,13 @@ fn kind(arg: &Arg) -> Kind {
     }
 }
 
-/// Whether a flag's value is a path, one of a few words, a template, or a command, so that no number is
+/// Whether a flag's value is a path, one of a few words, a template, a command or a name, so that no number is
 /// meant.
 fn is_words(arg: &Arg) -> bool {
     let path = arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
     let template = arg
         .get_value_names()
-        .is_some_and(|names| names.iter().any(|name| name == "TEMPLATE" || name == "CMD"));
+        .is_some_and(|names| names.iter().any(|name| ["TEMPLATE", "CMD", "LABEL"].contains(&name.as_str())));
     path || template || !arg.get_possible_values().is_empty()
 }
 

@@ -4,10 +4,17 @@ use super::Look;
 use super::faults::{Faults, omit_it};
 use crate::args::RunArgs;
 use scope_api::{Role, SOCKET_NAME};
+use scope_door::Hooks;
 use scope_engine::ControlPlan;
 use scope_fault::{Fault, Setting, sentence};
+use scope_filter::GivenName;
 use scope_rights::group_number;
 use std::path::{Path, PathBuf, absolute};
+
+/// Most requests a second: more than one thread answers.
+pub const RATE_MAX: u64 = 1_000_000;
+/// Letters of a label.
+const LABEL_LETTERS_MAX: usize = 256;
 
 /// The word for a run without a socket.
 const OFF: &str = "off";
@@ -49,6 +56,48 @@ pub fn plan(
     let group = args.control_group.as_deref().filter(|_| look == Look::Machine);
     let group = group.and_then(|name| group_of(name, faults));
     (path.map(|path| ControlPlan { path, is_given: args.control.is_some(), group }), role)
+}
+
+/// What of a hook fills a template, and what names the trigger.
+pub fn hooks(args: &RunArgs, faults: &mut Faults<'_>) -> Hooks {
+    let mut hooks = Hooks::default();
+    let is_label = |text: &str| {
+        let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+        begins && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    if is_label(&args.hook_trigger) && args.hook_trigger.len() <= LABEL_LETTERS_MAX {
+        hooks.trigger_label.clone_from(&args.hook_trigger);
+    } else {
+        let fault = Fault::of("hook-trigger").value(&args.hook_trigger, "is no name of a label");
+        faults.add(fault.remedy("write one such as alertname: letters, digits and _"));
+    }
+    if args.hook_label.is_empty() {
+        return hooks;
+    }
+    hooks.labels.clear();
+    for text in &args.hook_label {
+        let fault = || Fault::of("hook-label");
+        let example = || sentence!["write e.g. ", Setting::of("hook-label").example("srcIP=instance")];
+        let Some((name, label)) = text.split_once('=') else {
+            faults.add(fault().value(text, "has no '='").remedy(example()));
+            continue;
+        };
+        let (name, label) = (name.trim(), label.trim());
+        let Some(known) = GivenName::of(name) else {
+            let names = GivenName::ALL.map(GivenName::word).join(", ");
+            let fault = fault().value(text, format!("names '{name}', which no hook can fill"));
+            faults.add(fault.remedy(format!("there are: {names}")));
+            continue;
+        };
+        if label.is_empty() || label.len() > LABEL_LETTERS_MAX || label.chars().any(char::is_control) {
+            faults.add(fault().value(text, "names no label").remedy(example()));
+        } else if hooks.labels.iter().any(|(other, _)| *other == known) {
+            faults.add(fault().value(text, format!("fills {name} a second time")).remedy(omit_it()));
+        } else {
+            hooks.labels.push((known, label.to_string()));
+        }
+    }
+    hooks
 }
 
 fn given(text: &str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {

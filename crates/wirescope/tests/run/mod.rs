@@ -2,6 +2,7 @@
 //! bounded in time.
 #![allow(dead_code)] // every test file takes what it needs
 
+pub mod asking;
 pub mod questions;
 pub mod summary;
 
