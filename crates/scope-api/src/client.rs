@@ -8,7 +8,7 @@
 use crate::PREFIX;
 use crate::problem::Problem;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, HOST, TE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -18,6 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -63,18 +64,20 @@ pub enum AskError {
 /// A client of one instance.
 #[derive(Debug)]
 pub struct Client {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     path: PathBuf,
 }
 
 /// What came.
 #[derive(Debug)]
-pub struct Answer<'a> {
-    runtime: &'a Runtime,
+pub struct Answer {
+    runtime: Arc<Runtime>,
     /// The status, below 400.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
+    /// What stands behind the body, once that is whole.
+    pub trailers: HeaderMap,
     body: Incoming,
 }
 
@@ -85,7 +88,7 @@ impl Client {
     /// The system's.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Client, AskError> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Client { runtime, path: path.into() })
+        Ok(Client { runtime: Arc::new(runtime), path: path.into() })
     }
 
     /// The instance's socket.
@@ -97,7 +100,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no answer, or a refusal.
-    pub fn ask(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Answer<'_>, AskError> {
+    pub fn ask(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Answer, AskError> {
         self.runtime.block_on(async {
             let connect = tokio::time::timeout(PATIENCE, UnixStream::connect(&self.path)).await;
             let stream = connect
@@ -108,13 +111,15 @@ impl Client {
             let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
             let mut request =
                 Request::builder().method(method).uri(format!("{PREFIX}/{what}")).header(HOST, "localhost");
+            request = request.header(TE, "trailers");
             if body.is_some() {
                 request = request.header(CONTENT_TYPE, "application/json");
             }
             let answer = sender.send_request(request.body(Full::new(bytes))?).await?;
             let (parts, body) = answer.into_parts();
-            let mut answer =
-                Answer { runtime: &self.runtime, status: parts.status, headers: parts.headers, body };
+            let (status, headers) = (parts.status, parts.headers);
+            let (runtime, trailers) = (self.runtime.clone(), HeaderMap::new());
+            let mut answer = Answer { runtime, status, headers, trailers, body };
             if answer.status.as_u16() < 400 {
                 return Ok(answer);
             }
@@ -142,14 +147,28 @@ impl Client {
     }
 }
 
-impl Answer<'_> {
+impl Answer {
     /// What comes next of the body; `None`: it is whole.
     ///
     /// # Errors
     /// The connection broke before its end.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, AskError> {
-        let runtime = self.runtime;
+        let runtime = self.runtime.clone();
         runtime.block_on(self.piece())
+    }
+
+    /// The same, if it comes so soon; `None`: it doesn't.
+    ///
+    /// # Errors
+    /// The connection broke before its end.
+    pub fn piece_within(&mut self, patience: Duration) -> Result<Option<Option<Bytes>>, AskError> {
+        let runtime = self.runtime.clone();
+        runtime.block_on(async {
+            match tokio::time::timeout(patience, self.piece()).await {
+                Ok(piece) => piece.map(Some),
+                Err(_) => Ok(None),
+            }
+        })
     }
 
     async fn piece(&mut self) -> Result<Option<Bytes>, AskError> {
@@ -159,7 +178,11 @@ impl Answer<'_> {
                 Some(frame) => match frame.into_data() {
                     Ok(bytes) if bytes.is_empty() => {}
                     Ok(bytes) => return Ok(Some(bytes)),
-                    Err(_trailers) => {}
+                    Err(frame) => {
+                        if let Ok(trailers) = frame.into_trailers() {
+                            self.trailers.extend(trailers);
+                        }
+                    }
                 },
             }
         }

@@ -74,6 +74,8 @@ pub enum Action {
     DeleteDump,
     /// Its file.
     DumpFile,
+    /// Packets of a span that a filter matches, out of ring and stores.
+    Packets,
     /// What happens, as server-sent events.
     Events,
     /// An order to read the configuration file again.
@@ -139,6 +141,7 @@ pub const ROUTES: &[Route] = &[
     get("dumps/{id}", Action::Dump, Role::Analyst, "One dump."),
     Route { method: "DELETE", path: "dumps/{id}", action: Action::DeleteDump, role: Role::Operator, what: "Removes the files of a finished dump." },
     get("dumps/{id}/file", Action::DumpFile, Role::Analyst, "The file of a finished dump, whole or a range of it."),
+    get("packets", Action::Packets, Role::Analyst, "The packets of a span that a filter matches, out of the ring and the stores, by time; or what they come to."),
     get("events", Action::Events, Role::Viewer, "What happens, as server-sent events: the lines of the log."),
     post("reload", Action::Reload, Role::Operator, "Reads the configuration file again."),
     get("audit", Action::Audit, Role::Admin, "Who ordered what and looked at which packets, as JSON lines: the file of the folder."),
@@ -211,7 +214,7 @@ fn decoded(raw: &str) -> Result<String, &'static str> {
 impl Route {
     /// Whether each request, a refused one too, is a line of the audit: orders, and looks at packets.
     pub fn is_audited(&self) -> bool {
-        self.method != "GET" || matches!(self.action, Action::DumpFile | Action::Audit)
+        self.method != "GET" || matches!(self.action, Action::Packets | Action::DumpFile | Action::Audit)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::audit::AUDIT_FILE;
 use crate::body::{Body, json, text};
 use crate::exposition::Form;
 use crate::state::{Phase, Published, State};
-use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics};
+use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets};
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::fire::Fire;
@@ -17,6 +17,7 @@ use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A request, understood as far as all routes have in common.
 pub(crate) struct Asked {
@@ -28,6 +29,10 @@ pub(crate) struct Asked {
     /// `Null`: there was none.
     pub body: Value,
     pub headers: HeaderMap,
+    /// No body is wanted.
+    pub is_head: bool,
+    /// Set when the client went away before it had its answer.
+    pub gone: Arc<AtomicBool>,
 }
 
 /// The answer.
@@ -35,8 +40,8 @@ pub(crate) struct Asked {
 /// # Errors
 /// Why there is none.
 pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
-    let Asked { action, role, mut parameters, query, body, headers } = asked;
-    let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses);
+    let Asked { action, role, mut parameters, query, body, headers, is_head, gone } = asked;
+    let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses | Action::Packets);
     if let Some((key, _)) = query.first().filter(|_| !takes_query) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
     }
@@ -117,6 +122,8 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         },
         Action::DumpFile => dump_file(state, &first, &query, &headers).await,
         Action::DeleteDump => deleting::delete(state, &first).await,
+        // Nobody at the socket is bound to a filter.
+        Action::Packets => packets::answer(state, &query, None, (is_head, gone)).await,
         Action::Events => follow::answer(state, role, &headers),
         Action::Reload => reload(state),
         Action::Metrics => {

@@ -34,10 +34,12 @@ pub(crate) struct Noted {
     pub path: String,
     /// The action, as the OpenAPI document names it.
     pub action: String,
-    /// What the body said.
+    /// What the body said, or the address.
     pub what: Value,
     /// The answer's status.
     pub status: u16,
+    /// What was given of packets, where that is what was asked for.
+    pub given: Option<Value>,
 }
 
 /// The audit of one run.
@@ -92,11 +94,14 @@ impl Audit {
                 file
             }
         };
-        let Noted { uid, role, method, path, action, what, status } = noted;
-        let line = json!({
+        let Noted { uid, role, method, path, action, what, status, given } = noted;
+        let mut line = json!({
             "time": iso(now_ns), "run": self.run, "uid": uid, "role": role, "method": method, "path": path,
             "action": action, "what": what, "status": status,
         });
+        if let Some(given) = given {
+            line["given"] = given.clone();
+        }
         let (text, chain) = chained(line, &open.chain);
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
@@ -134,6 +139,7 @@ mod tests {
             action: "Fire".to_string(),
             what: json!({"filter": format!("port {number}")}),
             status: 200 + number,
+            given: None,
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Body {
     Whole(Option<Bytes>),
     /// Pieces, until the sender has gone, and how many bytes are still to come, where that is known.
     Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
+    /// Pieces, and trailers behind them.
+    Frames(Receiver<io::Result<Frame<Bytes>>>),
 }
 
 impl HttpBody for Body {
@@ -30,6 +32,7 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Frames(frames) => frames.poll_recv(context),
             Body::Pieces(pieces, left) => pieces.poll_recv(context).map(|piece| {
                 let piece = piece?;
                 if let (Ok(bytes), Some(left)) = (&piece, left) {
@@ -48,7 +51,7 @@ impl HttpBody for Body {
         match self {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
-            Body::Pieces(_, None) => SizeHint::default(),
+            Body::Pieces(_, None) | Body::Frames(_) => SizeHint::default(),
         }
     }
 }

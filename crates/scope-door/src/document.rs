@@ -1,5 +1,7 @@
 //! The API as an OpenAPI 3.1 document, made of the table of routes.
 
+use crate::question::PARAMETERS;
+use scope_answer::By;
 use scope_api::PREFIX;
 use scope_api::problem::MEDIA_TYPE;
 use scope_api::routes::{Action, ROUTES, Route};
@@ -48,6 +50,7 @@ fn operation(route: &Route) -> Value {
         Action::Losses => {
             parameters.extend(["from", "to", "step"].map(|name| asked(name, json!({"type": "string"}))));
         }
+        Action::Packets => parameters.extend(packets().map(|(name, kind)| asked(name, kind))),
         Action::DumpFile => parameters.push(asked("link_type", json!({"type": "string"}))),
         _ => {}
     }
@@ -57,6 +60,14 @@ fn operation(route: &Route) -> Value {
         Action::Metrics => {
             let text = json!({"schema": {"type": "string"}});
             json!({"text/plain": text, "application/openmetrics-text": text})
+        }
+        Action::Packets => {
+            let bytes = json!({"schema": {"type": "string", "format": "binary"}});
+            json!({
+                "application/x-pcapng": bytes, "application/vnd.tcpdump.pcap": bytes,
+                "application/jsonl": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"type": "object"}},
+            })
         }
         Action::Audit => json!({"application/jsonl": {"schema": {"type": "string"}}}),
         Action::DumpFile => {
@@ -107,6 +118,36 @@ fn operation(route: &Route) -> Value {
         operation["requestBody"] = json!({"required": true, "content": schema});
     }
     operation
+}
+
+/// The parameters of a question for packets.
+fn packets() -> [(&'static str, Value); 15] {
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let word = |words: &[&str]| json!({"type": "string", "enum": words});
+    let is_set = |what: &str| json!({"type": "boolean", "default": false, "description": what});
+    PARAMETERS.map(|name| {
+        let kind = match name {
+            "filter" => text("which packets, in the language of tcpdump; missing: all"),
+            "from" => text("from this time on, such as 2026-11-20T20:31:05Z, -5m or @1795206665.5"),
+            "to" => text("up to this time, which belongs to the span; missing: now"),
+            "at" => text("around this time, by within"),
+            "within" => text("so long before and after at, such as 30s"),
+            "around" => text("only packets near to one of the span that this filter matches"),
+            "before" => text("how long before each packet of around; missing: 30s"),
+            "after" => text("how long behind it; missing: 10s"),
+            "format" => word(&["pcapng", "pcap", "json"]),
+            "limit" => {
+                let what = "packets, or lines of a top list, at most";
+                json!({"type": "integer", "minimum": 1, "description": what})
+            }
+            "link_type" => word(&["all"]),
+            "count" => is_set("only what the packets come to"),
+            "top" => word(&By::WORDS),
+            "timeline" => is_set("packets and bytes by steps of time, with what is missing in each"),
+            _ => text("the length of a step, such as 1s; missing: about 20 steps"),
+        };
+        (name, kind)
+    })
 }
 
 fn problem() -> Value {

@@ -28,6 +28,8 @@
 //! | `rates` | how fast an identity may ask |
 //! | `document` | the API as an OpenAPI document |
 //! | `audit` | who ordered what, chained line by line |
+//! | `question`, `packets` | a question for packets, and its answer |
+//! | `stream`, `given` | packets on their way to a client; what came of it |
 //! | `body` | bodies of answers |
 
 mod answers;
@@ -44,18 +46,23 @@ mod firing;
 mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod given;
 mod histogram;
 mod holds;
 mod hooks;
 mod inventory;
 mod losses;
 mod metrics;
+mod packets;
 mod peer;
 mod process;
+mod question;
+mod questions;
 mod rates;
 mod serving;
 mod settings;
 mod state;
+mod stream;
 
 pub use document::openapi;
 pub use door::Door;

@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::state::{Phase, Published, State};
 use scope_engine::{LaneStatus, TriggerStatus, WorkerStatus};
 use serde_json::Value;
+use std::sync::atomic::Ordering;
 
 use Kind::{Counter, Gauge};
 
@@ -280,13 +281,22 @@ fn door(out: &mut Exposition, state: &State) {
     for (status, answers) in state.counts.answers() {
         out.sample(name, &[("status", &status.to_string())], answers as f64);
     }
+    let (begun, open) = state.questions.counts();
+    let unplaced = state.questions.refused.load(Ordering::Relaxed);
     for (name, help, count) in [
         ("audit_failures", "Lines of the audit that couldn't be written.", state.audit_failures()),
         ("http_connections_refused", "Connections beyond the bound.", state.counts.refused()),
         ("http_requests_limited", "Requests beyond an identity's rate.", state.rates.refused()),
+        ("questions", "Questions for packets that were begun to be answered.", begun as u64),
+        (
+            "questions_refused",
+            "Questions that found no place among those that are answered.",
+            unplaced as u64,
+        ),
     ] {
         out.one(&format!("wirescope_{name}_total"), Counter, help, count as f64);
     }
+    out.one("wirescope_questions_open", Gauge, "Questions that are being answered.", open as f64);
 }
 
 #[cfg(test)]

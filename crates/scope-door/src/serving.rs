@@ -3,6 +3,7 @@
 use crate::answers::{self, Asked};
 use crate::audit::Noted;
 use crate::body::{Body, refusal};
+use crate::given::Later;
 use crate::peer::{Peer, Rules};
 use crate::state::{ORDERS_MAX, State};
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -64,6 +65,9 @@ pub(crate) async fn serve(
                 let connections = places.acquire_many(CONNECTIONS_MAX as u32);
                 let orders = state.orders.acquire_many(ORDERS_MAX as u32);
                 let _ = timeout(END_PATIENCE, async { tokio::join!(connections, orders) }).await;
+                // Answers that would take longer break off, and are noted.
+                state.questions.end();
+                let _ = timeout(END_PATIENCE, state.orders.acquire_many(ORDERS_MAX as u32)).await;
                 return;
             }
         };
@@ -123,13 +127,15 @@ async fn answer(
     };
     let body = understood(&parts, body).await;
     if !route.is_audited() {
-        return allowed(route, peer, parts, (parameters, body), state).await;
+        return allowed(route, peer, parts, (parameters, body, Arc::default()), state).await;
     }
     let Ok(place) = state.orders.clone().try_acquire_owned() else {
         let cause = format!("{ORDERS_MAX} orders are under way");
         let retry_after_s = Some(1);
         return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
     };
+    let client = Attending(Arc::default());
+    let gone = client.0.clone();
     // An order goes on without its client, so that it is noted whatever becomes of the connection.
     let (state, peer) = (state.clone(), peer.clone());
     let done = tokio::spawn(async move {
@@ -139,16 +145,60 @@ async fn answer(
             method: parts.method.to_string(),
             path: parts.uri.path().to_string(),
             action: format!("{:?}", route.action),
-            what: body.as_ref().cloned().unwrap_or_default(),
+            what: what(&parts, &body),
             status: 0,
+            given: None,
         };
-        let answer = allowed(route, &peer, parts, (parameters, body), &state).await;
+        let mut answer = allowed(route, &peer, parts, (parameters, body, gone), &state).await;
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
-        note(&state, Noted { status, ..noted }).await;
-        drop(place);
+        let later = answer.as_mut().ok().and_then(|answer| answer.extensions_mut().remove::<Later>());
+        let noted = Noted { status, ..noted };
+        match later {
+            None => {
+                note(&state, noted).await;
+                drop(place);
+            }
+            // What is streamed is noted at its end.
+            Some(later) => drop(tokio::spawn(async move {
+                let given = later.given().await.map(|given| given.json());
+                note(&state, Noted { given, ..noted }).await;
+                drop(place);
+            })),
+        }
         answer
     });
-    done.await.unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the order failed")))
+    let answer = done
+        .await
+        .unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the order failed")));
+    client.has_its_answer();
+    answer
+}
+
+/// Says whether a client waits for its answer: dropped before it has it, it went away.
+struct Attending(Arc<AtomicBool>);
+
+impl Attending {
+    fn has_its_answer(mut self) {
+        self.0 = Arc::default();
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is said in a request: its body, or what stands in its address.
+fn what(parts: &Parts, body: &Result<Value, Problem>) -> Value {
+    let said = body.as_ref().cloned().unwrap_or_default();
+    match parts.uri.query() {
+        Some(query) if said.is_null() => {
+            let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
+            Value::Object(pairs.map(|(key, value)| (key, Value::String(value))).collect())
+        }
+        _ => said,
+    }
 }
 
 /// The answer to whoever may ask.
@@ -156,7 +206,7 @@ async fn allowed(
     route: &Route,
     peer: &Peer,
     parts: Parts,
-    (parameters, body): (Vec<String>, Result<Value, Problem>),
+    (parameters, body, gone): (Vec<String>, Result<Value, Problem>, Arc<AtomicBool>),
     state: &Arc<State>,
 ) -> Result<Response<Body>, Problem> {
     if parts.headers.contains_key(ORIGIN) {
@@ -170,7 +220,9 @@ async fn allowed(
     };
     let query = parts.uri.query().unwrap_or_default();
     let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let asked = Asked { action: route.action, role, parameters, query, body: body?, headers: parts.headers };
+    let is_head = parts.method == Method::HEAD;
+    let (action, headers) = (route.action, parts.headers);
+    let asked = Asked { action, role, parameters, query, body: body?, headers, is_head, gone };
     answers::answer(state, asked).await
 }
 

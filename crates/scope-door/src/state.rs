@@ -4,8 +4,10 @@ use crate::audit::Audit;
 use crate::dumps::Dumps;
 use crate::histogram::Measures;
 use crate::losses::Losses;
+use crate::questions::Questions;
 use crate::rates::Rates;
 use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
+use scope_dump::Answerer;
 use scope_engine::{Control, Status};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
@@ -79,6 +81,10 @@ pub(crate) struct State {
     pub measures: Measures,
     /// Places for [`ORDERS_MAX`].
     pub orders: Arc<Semaphore>,
+    /// What answers questions for packets.
+    pub answerer: Answerer,
+    /// Those that are being answered.
+    pub questions: Questions,
     over: AtomicBool,
     published: Mutex<Published>,
 }
@@ -152,6 +158,8 @@ impl State {
             rates: Rates::new(rate),
             measures: Measures::default(),
             orders: Arc::new(Semaphore::new(ORDERS_MAX)),
+            answerer: opening.answerer.clone(),
+            questions: Questions::default(),
             over: AtomicBool::new(false),
             published: Mutex::new(published),
         }

@@ -3,6 +3,7 @@
 
 use crate::edge::{Edge, Wanted};
 use crate::order::{Dump, DumpOrder};
+use crate::past::Terms;
 use crate::report::DumpReport;
 use crate::select::{Round, Selection};
 use crate::walk::{Request, RingTimeline};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// Cuts one dump out of the ring, and of the stores of its run what that lacks. Returns when its files have their names.
 pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
     let request = Request {
-        era: order.window.era(),
+        era: Some(order.window.era()),
         from_ns: order.window.from_ns(),
         hit_ns: order.time_ns,
         reader: order.scans.join(&order.filter),
@@ -28,6 +29,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         hit_ns: request.hit_ns,
         filter: order.filter.clone(),
         inexact: order.output.spool.is_none(),
+        terms: Terms::default(),
     };
     let mut timeline = RingTimeline::new(ring, &order.pins, request);
     let dump = Dump {

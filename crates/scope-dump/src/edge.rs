@@ -15,21 +15,22 @@
 //! ring loses while a dump reads the past isn't lost, however long that takes, and capture waits for nothing.
 
 use crate::numbers::Numbers;
-use crate::past::{Answer, Elsewhere, Part, Permit, Question, Seam};
+use crate::past::{Answer, Elsewhere, Part, Permit, Question, Seam, Terms};
 use crate::walk::{First, RingTimeline, gap};
 use scope_filter::Filter;
 use scope_packet::{Gap, GapReason, LinkType, Moment};
 use scope_ring::{KeyTest, Matches, Packets, Piece, Ring, Settled, Timeline};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Segments of a lane that begin with one time, and are looked through for packets of it, at most.
 const EARLIEST_MAX: usize = 4;
 
 /// What a dump wants of the past.
 pub(crate) struct Wanted {
-    /// The window's era.
-    pub era: u64,
+    /// The window's era; `None`: a question, to which packets of all eras belong.
+    pub era: Option<u64>,
     /// Where it begins, ns.
     pub from_ns: i64,
     /// When it was opened, ns.
@@ -39,6 +40,8 @@ pub(crate) struct Wanted {
     /// Whether packets without exact numbers are taken: not where windows become one file, in which each packet is known
     /// by its number.
     pub inexact: bool,
+    /// How the stores are read.
+    pub terms: Terms,
 }
 
 /// Where the dump is.
@@ -76,6 +79,7 @@ pub(crate) struct Edge<'a> {
     /// This run began here, where earlier ones answer for what was before.
     began_ns: Option<i64>,
     permit: Option<Permit<'a>>,
+    over: Over,
 }
 
 /// A part that is read.
@@ -83,6 +87,14 @@ struct Reading<'a> {
     part: Box<dyn Part + 'a>,
     /// All of it is out.
     ended: bool,
+}
+
+/// What is known of parts that were let go.
+#[derive(Default)]
+struct Over {
+    gaps: Vec<Gap>,
+    unread: Vec<String>,
+    heard_from_ns: Option<i64>,
 }
 
 impl<'a> Edge<'a> {
@@ -106,6 +118,7 @@ impl<'a> Edge<'a> {
             left_out: Vec::new(),
             began_ns: None,
             permit: None,
+            over: Over::default(),
         }
     }
 
@@ -116,7 +129,18 @@ impl<'a> Edge<'a> {
 
     /// What of the stores couldn't be read, in words.
     pub(crate) fn unread(&self) -> Vec<String> {
-        self.parts.iter().flat_map(|reading| reading.part.unread()).collect()
+        let now = self.parts.iter().flat_map(|reading| reading.part.unread());
+        self.over.unread.iter().cloned().chain(now).collect()
+    }
+
+    /// A question: it holds nothing of the ring, and all of its span is settled, as far as it will be.
+    fn is_question(&self) -> bool {
+        self.wanted.era.is_none()
+    }
+
+    /// The packets of a lane that may belong to the window.
+    fn packets_of_era(&self, lane: u32) -> Range<u64> {
+        self.wanted.era.map_or(0..u64::MAX, |era| self.ring.era_packets(lane, era))
     }
 
     /// Asks the stores for what the ring lacks from the beginning.
@@ -127,7 +151,7 @@ impl<'a> Edge<'a> {
         let numbers: Vec<Numbers> = (0u32..)
             .zip(&firsts)
             .map(|(lane, first)| {
-                let of_era = self.ring.era_packets(lane, era);
+                let of_era = self.packets_of_era(lane);
                 let span = of_era.start..of_era.end.min(first.packet);
                 let span = span.start..span.end.max(span.start);
                 self.concern(lane, &span).then_some(span).into_iter().collect()
@@ -135,7 +159,8 @@ impl<'a> Edge<'a> {
             .collect();
         // Behind a step of the clock what was before belongs to another era, this run's or not.
         let heard = self.timeline.heard().map_or(self.wanted.hit_ns, |heard| heard.0);
-        let began_ns = Some(heard).filter(|began_ns| era == 0 && from_ns < *began_ns);
+        let is_first = era.is_none_or(|era| era == 0);
+        let began_ns = Some(heard).filter(|began_ns| is_first && from_ns < *began_ns);
         let began_ns = began_ns.filter(|_| self.past.may_have_earlier(from_ns));
         if began_ns.is_none() && numbers.iter().all(Numbers::is_empty) {
             return;
@@ -147,12 +172,12 @@ impl<'a> Edge<'a> {
         }
         let seam = |(lane, first): (u32, &First)| {
             // Where the era is over before, the ring's first packet is none of it.
-            let reaches = self.ring.era_packets(lane, era).end >= first.packet;
+            let reaches = self.packets_of_era(lane).end >= first.packet;
             reaches.then(|| self.seam(first))
         };
         let seams = self.wanted.inexact.then(|| (0u32..).zip(&firsts).map(seam).collect());
         self.ask(&numbers, seams, began_ns, true);
-        if !self.parts.is_empty() {
+        if !self.parts.is_empty() && !self.is_question() {
             let ring_ns = firsts.iter().map(|first| first.min_ns).min().unwrap_or(i64::MAX);
             // The window isn't over before the ring was looked at.
             self.stage = Stage::Past(ring_ns.min(to_ns));
@@ -161,7 +186,7 @@ impl<'a> Edge<'a> {
 
     /// Whether packets with these numbers, all of them recycled, may belong to the window.
     fn concern(&self, lane: u32, span: &Range<u64>) -> bool {
-        let window = (self.wanted.from_ns, i64::MAX);
+        let window = (self.wanted.from_ns, self.wanted.terms.to_ns);
         !span.is_empty() && self.ring.lost(lane, std::slice::from_ref(span), window)[0].packets_max > 0
     }
 
@@ -187,12 +212,12 @@ impl<'a> Edge<'a> {
         earlier_before_ns: Option<i64>,
         by_keys: bool,
     ) {
-        if self.permit.is_none() {
+        if self.permit.is_none() && !self.is_question() {
             self.permit = self.past.permit();
         }
         let from_ns = self.wanted.from_ns;
-        let filter = &self.wanted.filter;
-        let question = Question { from_ns, numbers, seams, earlier_before_ns, filter, by_keys };
+        let (filter, terms) = (&self.wanted.filter, &self.wanted.terms);
+        let question = Question { terms, from_ns, numbers, seams, earlier_before_ns, filter, by_keys };
         let Answer { parts, lacking, left_out } = self.past.ask(&question);
         if self.asked.len() < numbers.len() {
             self.asked.resize(numbers.len(), Numbers::default());
@@ -244,8 +269,20 @@ impl<'a> Edge<'a> {
                 return Some(piece);
             }
             reading.ended = true;
+            if self.is_question() {
+                self.let_go(at);
+            }
         }
         None
+    }
+
+    /// Keeps of a part what it lacks: a question may have many of them, one after the other.
+    fn let_go(&mut self, at: usize) {
+        let part = self.parts.swap_remove(at).part;
+        self.over.gaps.extend(part.missing(self.wanted.terms.to_ns));
+        self.over.unread.extend(part.unread());
+        let known = self.over.heard_from_ns.into_iter().chain(part.heard().map(|heard| heard.0));
+        self.over.heard_from_ns = known.min();
     }
 
     /// Nothing is read of the stores any more: another dump may.
@@ -268,7 +305,10 @@ impl Timeline for Edge<'_> {
             Stage::Ring => {}
         }
         match self.stage {
-            Stage::Past(end_ns) => Settled { up_to: Moment::new(self.wanted.era, end_ns), goes_on: true },
+            Stage::Past(end_ns) => {
+                let era = self.wanted.era.unwrap_or(0);
+                Settled { up_to: Moment::new(era, end_ns), goes_on: true }
+            }
             Stage::Begin | Stage::Ring => self.timeline.settle(to_ns),
         }
     }
@@ -287,21 +327,27 @@ impl Timeline for Edge<'_> {
         if let Stage::Past(end_ns) = self.stage {
             return self.next_of_parts((end_ns.saturating_sub(1), u32::MAX));
         }
-        loop {
+        while !self.wanted.terms.stop.load(Ordering::Relaxed) {
             let place = self.timeline.next_place();
             if let Some(piece) = self.next_of_parts(place.unwrap_or((i64::MAX, u32::MAX))) {
                 return Some(piece);
             }
             self.lender = Lender::Ring;
+            // What is gone is asked for before anything that is newer goes out.
+            if self.is_question() && !self.timeline.secure() {
+                self.ask_for_gone();
+                continue;
+            }
             if let Some(piece) = self.timeline.next() {
                 return Some(piece);
             }
             // What was recycled in this round is asked for in the next one, where there is one.
             if !self.last || !self.ask_for_gone() {
-                self.give_way();
-                return None;
+                break;
             }
         }
+        self.give_way();
+        None
     }
 
     fn next_place(&self) -> Option<(i64, u32)> {
@@ -354,7 +400,7 @@ impl Timeline for Edge<'_> {
 
     fn heard(&self) -> Option<(i64, i64)> {
         let earlier = self.parts.iter().filter_map(|reading| reading.part.heard());
-        let begin_ns = earlier.map(|heard| heard.0).min();
+        let begin_ns = earlier.map(|heard| heard.0).chain(self.over.heard_from_ns).min();
         match (self.timeline.heard(), begin_ns) {
             (Some((from_ns, to_ns)), Some(begin_ns)) => Some((from_ns.min(begin_ns), to_ns)),
             (heard, _) => heard,
@@ -379,6 +425,7 @@ impl Timeline for Edge<'_> {
             }));
         }
         gaps.extend(self.parts.iter().flat_map(|reading| reading.part.missing(to_ns)));
+        gaps.extend(&self.over.gaps);
         gaps
     }
 }

@@ -136,7 +136,7 @@ pub fn in_words_by(gaps: &[Gap], name: fn(GapReason) -> &'static str) -> String 
 
 /// Whether packets of such a gap were there, or may have been, and are missing. Where nobody listened none
 /// came; where the clock was set some came that may belong to the gap.
-fn counts(reason: GapReason) -> bool {
+pub(crate) fn counts(reason: GapReason) -> bool {
     reason.is_loss() || matches!(reason, GapReason::File | GapReason::Unreadable | GapReason::ClockStep)
 }
 

@@ -9,6 +9,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`asking`] | questions to a run that goes: out of ring and stores, by time, each packet once |
 //! | [`order`] | what one dump keeps, from where, and where it writes |
 //! | [`cut`] | one dump from order to report, out of the ring or any other timeline |
 //! | [`pins`] | the pins that the firing worker takes |
@@ -43,6 +44,7 @@
 //! the interface number is patched, and a comment added to the packet that fired.
 
 pub mod annex;
+pub mod asking;
 pub mod budget;
 pub mod buffers;
 pub mod cut;
@@ -77,6 +79,7 @@ mod together;
 mod walk;
 mod writing;
 
+pub use asking::{Answerer, RunAnswer, RunQuestion};
 pub use budget::{Budget, Limits};
 pub use buffers::{Buffered, Buffers};
 pub use cut::{cut, cut_from};
@@ -88,7 +91,7 @@ pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use order::{Dump, DumpOrder, HitPacket};
 pub use output::write_nothing;
-pub use past::Past;
+pub use past::{Estimate, Past};
 pub use pins::FirstPins;
 pub use progress::{Progress, Waits};
 pub use report::{DumpReport, Waited};

@@ -19,16 +19,17 @@ use scope_filter::Filter;
 use scope_folder::Folder;
 use scope_packet::{Clock, Gap, GapReason, LinkType, SegmentId, TimestampSource};
 use scope_ring::{Candidate, InterfaceEntry, Interfaces, KeyTest, Ring, Timeline};
+use scope_store::fetch::Fetch;
 use scope_store::head::HeadInterface;
 use scope_store::listing::{self, Listed, Wanted};
 use scope_store::spill::SpillFile;
-use scope_store::timeline::{Means, StoreInterfaces};
+use scope_store::timeline::{Means, Span, StoreInterfaces};
 use scope_store::volume::Store;
 use scope_store::{Listing, Sift, StoreTimeline};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -74,8 +75,47 @@ enum LaneKey {
     Earlier([u8; 16], u32),
 }
 
+/// How much there may be of an answer, without reading it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Packets of the segments that touch the span.
+    pub packets: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+}
+
+/// On which terms the stores are read.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    /// Nothing behind this is needed, ns. A dump's window may grow.
+    pub to_ns: i64,
+    /// Threads that read.
+    pub threads: usize,
+    /// Memory for what is read, bytes.
+    pub memory_bytes: usize,
+    /// Packets of earlier runs belong by their times alone, also where they were stamped later than this run began.
+    pub by_time: bool,
+    /// Set: nothing more is read.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for Terms {
+    /// Those of a dump.
+    fn default() -> Terms {
+        Terms {
+            to_ns: i64::MAX,
+            threads: 1,
+            memory_bytes: MEMORY_BYTES,
+            by_time: false,
+            stop: Arc::default(),
+        }
+    }
+}
+
 /// What a dump asks.
 pub(crate) struct Question<'a> {
+    /// On which terms.
+    pub terms: &'a Terms,
     /// Its window begins here, ns.
     pub from_ns: i64,
     /// Numbers that the ring lacks, by lane.
@@ -198,7 +238,7 @@ impl Past {
             // A volume that is gone has nothing: its numbers are lacking.
             let open = || Store::of(folder.again().ok()?).ok();
             let (Some(store), Some(other)) = (open(), open()) else { continue };
-            let wanted = Wanted { keys: &keys, span_ns, threads: 1 };
+            let wanted = Wanted { keys: &keys, span_ns, threads: question.terms.threads };
             let Ok((listings, _)) = listing::list_for(&[&store], &wanted) else { continue };
             let Some(mut listing) = listings.into_iter().next() else { continue };
             let (of_run, others) = std::mem::take(&mut listing.files).into_iter().partition(is_own);
@@ -221,9 +261,33 @@ impl Past {
         (own, earlier)
     }
 
+    /// How much the volumes have of a span, of this run before these packets of each lane.
+    pub(crate) fn estimate(&self, span: Span, before: &[u64]) -> Estimate {
+        let run = self.ring.run_id();
+        let (mut estimate, mut known) = (Estimate::default(), HashSet::new());
+        let stores = self.volumes.iter().filter_map(|folder| Store::of(folder.again().ok()?).ok());
+        for store in stores {
+            let wanted =
+                Wanted { keys: &|_| KeyTest::all(), span_ns: Some((span.from_ns, span.to_ns)), threads: 1 };
+            let Ok((listings, _)) = listing::list_for(&[&store], &wanted) else { continue };
+            let files = listings.into_iter().flat_map(|listing| listing.files);
+            for foot in files.filter_map(|file| file.contents.ok()).flat_map(|contents| contents.segments) {
+                let foot = foot.foot;
+                let is_of_ring = foot.run_id == run
+                    && before.get(foot.lane as usize).is_some_and(|first| foot.first_packet >= *first);
+                let touches = foot.min_ns <= span.to_ns && foot.max_ns >= span.from_ns;
+                if touches && !is_of_ring && known.insert(foot.id()) {
+                    estimate.packets += u64::from(foot.packets);
+                    estimate.bytes += u64::from(foot.block_bytes);
+                }
+            }
+        }
+        estimate
+    }
+
     /// Whether packets of the run with these numbers, all of them recycled, may belong to the window.
     fn concern(&self, question: &Question<'_>, lane: u32, span: &Range<u64>) -> bool {
-        let window = (question.from_ns, i64::MAX);
+        let window = (question.from_ns, question.terms.to_ns);
         !span.is_empty() && self.ring.lost(lane, std::slice::from_ref(span), window)[0].packets_max > 0
     }
 
@@ -257,13 +321,14 @@ impl Past {
         (!lacks).then_some((answer, earlier))
     }
 
-    /// What reading the stores for a dump may use: one thread, no io_uring, since that could not be made any more. What
-    /// has no room in memory goes into a file without a name on a volume.
-    fn means(&self) -> Means {
+    /// What reading the stores may use: no io_uring, since that could not be made any more. What has no room in memory
+    /// goes into a file without a name on a volume.
+    fn means(&self, terms: &Terms) -> Means {
         let volume = self.volumes.first().cloned();
         let make = move || volume.ok_or(io::ErrorKind::NotFound)?.unnamed();
         Means {
-            memory_bytes: MEMORY_BYTES,
+            fetches: (0..terms.threads).map(|_| Fetch::plain()).collect(),
+            memory_bytes: terms.memory_bytes,
             spill: SpillFile::Made(Box::new(make)),
             no_room: ("store", "free some space there, or let windows begin later (--before)"),
             inexact_apart: true,
@@ -286,7 +351,7 @@ impl Past {
         let known = self.ring.interfaces_from(0);
         let mut table = self.table();
         for link_type in link_types {
-            for ((run, number), interface) in interfaces.all(link_type) {
+            for ((run, number), interface) in interfaces.of_type(link_type) {
                 if run == self.ring.run_id() || table.numbers.contains_key(&(run, link_type, number)) {
                     continue;
                 }
@@ -322,7 +387,7 @@ impl Elsewhere for Past {
 
     fn ask(&self, question: &Question<'_>) -> Answer<'_> {
         let until = self.clock.monotonic() + self.patience;
-        let (mut listings, mut span_ns) = (0, Some((question.from_ns, i64::MAX)));
+        let (mut listings, mut span_ns) = (0, Some((question.from_ns, question.terms.to_ns)));
         loop {
             let Some((mut answer, earlier)) = self.looked(question, span_ns) else {
                 span_ns = None;

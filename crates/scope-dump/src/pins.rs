@@ -9,6 +9,7 @@
 //! All within the allowance. So a dump that hangs in a write loses nothing that it may hold.
 
 use scope_packet::SegmentId;
+use scope_ring::budget::PinBudget;
 use scope_ring::{Follower, Held, Pinned, Ring};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,7 +23,8 @@ pub struct FirstPins {
 /// One dump's hold on the ring.
 pub(crate) struct Hold {
     ring: Arc<Ring>,
-    pub(crate) follower: Arc<Follower>,
+    /// For whom workers that can wait do so; `None`: for nobody.
+    follower: Option<Arc<Follower>>,
     from_ns: i64,
     /// Locked for a look at the ring or the taking of a segment, never while anything is written.
     state: Mutex<State>,
@@ -99,13 +101,28 @@ impl FirstPins {
         }
         let follower = ring.follower(|lane| needed_from.get(lane as usize).copied().unwrap_or(0));
         let state = Mutex::new(State { held, behind: Some(newest), full: Full::default() });
+        let follower = Some(follower);
         FirstPins { hold: Arc::new(Hold { ring: ring.clone(), follower, from_ns, state }) }
+    }
+
+    /// None, and none later: a question holds nothing but the segment that it reads, and nobody waits for it.
+    pub fn none(ring: &Arc<Ring>) -> FirstPins {
+        let nothing = Arc::new(PinBudget::new(0)).take(0, 1);
+        let state = Mutex::new(State { held: Held::new(ring, nothing), behind: None, full: Full::default() });
+        FirstPins { hold: Arc::new(Hold { ring: ring.clone(), follower: None, from_ns: 0, state }) }
     }
 }
 
 impl Hold {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
+    }
+
+    /// Everything of `lane` before segment `sequence` is not needed any more.
+    pub(crate) fn done_before(&self, lane: u32, sequence: u64) {
+        if let Some(follower) = &self.follower {
+            follower.done_before(lane, sequence);
+        }
     }
 
     /// Holds what was sealed behind the dump's last look, oldest first by order of sealing, as far as the

@@ -190,6 +190,12 @@ impl Scans {
         Reader { scans: self.clone(), member: keyed.then_some(member) }
     }
 
+    /// Whoever begins to read and shares no scan.
+    pub(crate) fn join_alone(self: &Arc<Self>) -> Reader {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Reader { scans: self.clone(), member: None }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
@@ -344,8 +350,11 @@ impl Reader {
     /// Of packets `packets` of a segment (indices in it): those that the dump must scan for itself, which are
     /// the first ones, and the indices of all behind them that it must look at. `None`: it scans all of them.
     pub(crate) fn take(&self, pinned: &Pinned, packets: Range<u32>) -> Option<(Range<u32>, Vec<u32>)> {
+        let id = self.member?;
         let mut state = self.scans.lock();
-        let id = self.member.filter(|_| state.sharing())?;
+        if !state.sharing() {
+            return None;
+        }
         let (first, at) = (pinned.first_packet(), pinned.lane() as usize);
         let (start, end) = (first + u64::from(packets.start), first + u64::from(packets.end));
         let scanned = state.scan(pinned, end, self.scans.bounds);

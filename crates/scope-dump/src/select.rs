@@ -27,6 +27,11 @@ pub trait Consumer {
 
     /// Between two pieces, when nothing is lent: time for what may take long.
     fn between(&mut self) {}
+
+    /// Whether it takes any more; looked at between two pieces.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// One round's part of a span, ns.
@@ -56,6 +61,8 @@ impl Round {
 /// The packets of one span that a filter matches, round by round.
 pub struct Selection {
     filter: Filter,
+    /// What has to match as well.
+    bound: Option<Filter>,
     engine: FilterEngine,
     from_ns: i64,
     /// Lane and number of a packet that belongs to it whatever the filter says.
@@ -83,6 +90,7 @@ impl Selection {
     ) -> Selection {
         Selection {
             filter,
+            bound: None,
             engine,
             from_ns,
             always,
@@ -95,6 +103,12 @@ impl Selection {
         }
     }
 
+    /// Only packets that this filter matches as well.
+    #[must_use]
+    pub fn bound_to(self, bound: Option<Filter>) -> Selection {
+        Selection { bound, ..self }
+    }
+
     /// Reads whatever is there, and hands on what nothing older can come before. Whether there was anything.
     pub fn round(&mut self, timeline: &mut dyn Timeline, round: Round, consumer: &mut dyn Consumer) -> bool {
         self.bytes_max = self.reorder.bytes();
@@ -102,7 +116,9 @@ impl Selection {
         self.beyond.inside(round.to_ns, &mut self.waiting);
         timeline.look(round.to_ns, round.last);
         let mut any = false;
-        while let Some(piece) = timeline.next() {
+        while consumer.goes_on()
+            && let Some(piece) = timeline.next()
+        {
             any = true;
             let floor = timeline.next_place().map_or(round.floor(), |next| next.min(round.floor()));
             self.read(timeline, &piece, round, floor, consumer);
@@ -137,9 +153,13 @@ impl Selection {
             return sieve.clone();
         }
         let known = self.sieves.iter().flatten().find(|sieve| sieve.link_type() == link_type).cloned();
-        let sieve = known.unwrap_or_else(|| Arc::new(Sieve::new(&self.filter, self.engine, link_type)));
+        let sieve = known.unwrap_or_else(|| Arc::new(self.new_sieve(link_type)));
         self.sieves[at] = Some(sieve.clone());
         sieve
+    }
+
+    fn new_sieve(&self, link_type: LinkType) -> Sieve {
+        Sieve::new(&self.filter, self.engine, link_type).bound_to(self.bound.as_ref())
     }
 
     /// Reads one piece: of all that the keys leave, what is inside is evaluated in batches.

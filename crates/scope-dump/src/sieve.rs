@@ -19,6 +19,10 @@ pub(crate) struct Sieve {
     link_type: LinkType,
     keys: KeyTest,
     predicate: Predicate,
+    /// What has to match as well.
+    bound: Option<Predicate>,
+    /// Both match every packet.
+    is_everything: bool,
     engine: FilterEngine,
     evaluated: AtomicU64,
     /// Why no machine code could be made of it.
@@ -84,10 +88,21 @@ impl Sieve {
             link_type,
             keys,
             predicate,
+            bound: None,
+            is_everything: filter.is_everything(),
             engine,
             evaluated: AtomicU64::new(0),
             interpreted: OnceLock::new(),
         }
+    }
+
+    /// Only packets that this filter matches as well.
+    pub(crate) fn bound_to(mut self, bound: Option<&Filter>) -> Sieve {
+        if let Some(filter) = bound {
+            self.bound = Some(filter.for_link(self.link_type));
+            self.is_everything &= filter.is_everything();
+        }
+        self
     }
 
     /// Link type of the packets.
@@ -102,6 +117,9 @@ impl Sieve {
 
     /// Which of at most [`scope_filter::FILTER_INPUTS_MAX`] packets the filter matches: a bit each.
     pub(crate) fn matches<'a>(&self, candidates: &[Candidate<'a>]) -> u64 {
+        if self.is_everything {
+            return u64::MAX;
+        }
         let ask = |candidate: &Candidate<'a>| {
             let block = candidate.block;
             let headers = Headers::parse(self.link_type, block.data());
@@ -109,7 +127,8 @@ impl Sieve {
         };
         let asked: Vec<FilterInput<'a>> = candidates.iter().map(ask).collect();
         self.count(asked.len() as u64);
-        self.predicate.matches_batch(&asked, u64::MAX)
+        let own = self.predicate.matches_batch(&asked, u64::MAX);
+        self.bound.as_ref().map_or(own, |bound| bound.matches_batch(&asked, own))
     }
 
     /// Makes machine code of the filter once it has been evaluated often. The interpreter gives the same
@@ -119,7 +138,10 @@ impl Sieve {
         if self.engine == FilterEngine::Native
             && before < NATIVE_FROM
             && before + packets >= NATIVE_FROM
-            && let Err(error) = self.predicate.make_native()
+            && let Err(error) = self
+                .predicate
+                .make_native()
+                .and_then(|()| self.bound.as_ref().map_or(Ok(()), Predicate::make_native))
         {
             let _ = self.interpreted.set(error.to_string()); // passed once
         }

@@ -20,8 +20,9 @@ use std::time::Duration;
 
 /// What one dump requests of the ring.
 pub(crate) struct Request {
-    /// The window's era, and where it begins.
-    pub era: u64,
+    /// The window's era; `None`: a question, to which packets of all eras belong.
+    pub era: Option<u64>,
+    /// Where it begins.
     pub from_ns: i64,
     /// Time of the hit, ns: from there on patience counts.
     pub hit_ns: i64,
@@ -61,6 +62,8 @@ pub(crate) struct RingTimeline {
     handed_out: usize,
     /// For each of them the sequence of the oldest segment that its lane still needs when it is done with.
     needed_then: Vec<u64>,
+    /// The segment of the next piece, where it was made sure of.
+    secured: Option<Pinned>,
     /// The piece that is being read: its segment, and its packets' indices in it.
     reading: Option<(Pinned, Range<u32>)>,
     /// Pieces of the last look up to here have been offered a pin, for each claim group.
@@ -122,6 +125,7 @@ impl RingTimeline {
             pieces: Vec::new(),
             handed_out: 0,
             needed_then: Vec::new(),
+            secured: None,
             reading: None,
             held_up_to: vec![0; ring.group_segments().len()],
             missing: Vec::new(),
@@ -148,7 +152,7 @@ impl RingTimeline {
             let all_packets = at.packet.max(pinned.first_packet() + committed.packets as u64);
             at = LaneCursor { sequence, packet: all_packets };
             // After the look at what is committed: where a lane enters an era is noted before.
-            let of_era = self.ring.era_packets(lane, self.request.era);
+            let of_era = self.packets_of_era(lane);
             let (first_packet, end_packet) = (from_packet.max(of_era.start), all_packets.min(of_era.end));
             let touches = |min_ns: i64, max_ns: i64| max_ns >= self.request.from_ns && min_ns <= reach_ns;
             let span = pinned.span().filter(|(min_ns, max_ns, _)| touches(*min_ns, *max_ns));
@@ -214,8 +218,37 @@ impl RingTimeline {
         picked
     }
 
+    /// The packets of a lane that may belong to the window.
+    fn packets_of_era(&self, lane: u32) -> Range<u64> {
+        self.request.era.map_or(0..u64::MAX, |era| self.ring.era_packets(lane, era))
+    }
+
+    /// Makes sure of the next piece: it stays until it is read, which has to be at once. `false`: it is gone, and so may
+    /// be others. What is gone of the last look is none of its pieces any more, and missing.
+    pub(crate) fn secure(&mut self) -> bool {
+        let Some(piece) = self.pieces.get(self.handed_out) else { return true };
+        self.secured = self.ring.pin(piece.segment);
+        if self.secured.is_some() {
+            return true;
+        }
+        for piece in self.pieces.split_off(self.handed_out) {
+            match self.ring.pin(piece.segment) {
+                Some(_) => self.pieces.push(piece),
+                None => self.note_missing(
+                    piece.lane,
+                    piece.first_packet,
+                    piece.first_packet + u64::from(piece.packets),
+                ),
+            }
+        }
+        false
+    }
+
     /// A stray belongs to a window that holds its time, unless that was over when it came.
     fn omit_strays(&self, piece: &Piece, picked: &mut Matches) {
+        if self.request.era.is_none() {
+            return;
+        }
         let numbers = piece.first_packet..piece.first_packet + u64::from(piece.packets);
         for (packet, over_before_ns) in self.ring.strays(piece.lane, numbers) {
             if over_before_ns > self.to_ns {
@@ -294,7 +327,7 @@ impl RingTimeline {
             spans.map(|(&from, &(to, _))| from..to).collect()
         };
         let of_era = |(lane, missing): (u32, &Missing)| {
-            let era = self.ring.era_packets(lane, self.request.era);
+            let era = self.packets_of_era(lane);
             let mut numbers: Numbers = exact(missing);
             numbers.remove(&(0..era.start));
             numbers.remove(&(era.end..u64::MAX));
@@ -306,7 +339,11 @@ impl RingTimeline {
     /// What the window lacks by now, but for the packets `elsewhere` of each lane, which others answer for.
     pub(crate) fn missing_but(&self, to_ns: i64, elsewhere: &[Numbers]) -> Vec<Gap> {
         let Request { era, from_ns, .. } = self.request;
-        let mut gaps = self.ring.gaps_before(era, (from_ns, to_ns));
+        let mut gaps = match era {
+            Some(era) => self.ring.gaps_before(era, (from_ns, to_ns)),
+            None => self.ring.gaps_ever((from_ns, to_ns)),
+        };
+        let era = era.unwrap_or(self.settled.era);
         gaps.extend(
             self.recycled(to_ns, elsewhere).into_iter().filter_map(|lost| gap(lost, GapReason::Evicted)),
         );
@@ -324,7 +361,7 @@ impl RingTimeline {
             let mut missing = missing.clone();
             // What was committed behind the last look and is gone already.
             missing.add(at.packet, u64::MAX, MISSING_MAX);
-            let of_era = self.ring.era_packets(lane, self.request.era);
+            let of_era = self.packets_of_era(lane);
             let none = Numbers::default();
             let elsewhere = elsewhere.get(lane as usize).unwrap_or(&none);
             let (mut spans, mut exact) = (Vec::new(), Vec::new());
@@ -403,7 +440,7 @@ impl Timeline for RingTimeline {
         }
         self.needed_then.reverse();
         for (lane, sequence) in needed.into_iter().enumerate() {
-            self.hold.follower.done_before(lane as u32, sequence);
+            self.hold.done_before(lane as u32, sequence);
         }
         self.handed_out = 0;
         self.held_up_to.fill(0);
@@ -429,8 +466,9 @@ impl Timeline for RingTimeline {
         }
         // Of a segment that was open at the look the rest is still needed: it stays held while this part is read.
         let goes_on = self.cursors[piece.lane as usize].sequence == piece.segment.sequence;
+        let secured = self.secured.take().filter(|secured| secured.id() == piece.segment);
         let held = if goes_on { None } else { self.hold.lock().held.take(piece.segment) };
-        let Some(pinned) = held.or_else(|| self.ring.pin(piece.segment)) else {
+        let Some(pinned) = held.or(secured).or_else(|| self.ring.pin(piece.segment)) else {
             self.note_missing(piece.lane, piece.first_packet, piece.first_packet + u64::from(piece.packets));
             return None;
         };
@@ -463,7 +501,7 @@ impl Timeline for RingTimeline {
             .checked_sub(1)
             .and_then(|at| Some((self.pieces.get(at)?, self.needed_then.get(at)?)));
         if let Some((piece, needed)) = needed {
-            self.hold.follower.done_before(piece.lane, *needed);
+            self.hold.done_before(piece.lane, *needed);
         }
         self.report_progress();
     }
@@ -478,6 +516,7 @@ impl Timeline for RingTimeline {
 
     fn end(&mut self) {
         self.report_progress();
+        (self.secured, self.reading) = (None, None);
         self.hold.lock().held.end();
     }
 
@@ -486,7 +525,10 @@ impl Timeline for RingTimeline {
     }
 
     fn heard(&self) -> Option<(i64, i64)> {
-        self.ring.listened(self.request.era).or(self.ring.heard_in(self.request.era))
+        match self.request.era {
+            Some(era) => self.ring.listened(era).or(self.ring.heard_in(era)),
+            None => self.ring.listened_ever().or(self.ring.heard()),
+        }
     }
 
     fn missing(&self, to_ns: i64) -> Vec<Gap> {

@@ -5,8 +5,8 @@ use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{
-    Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress, Scans,
-    Spared, cut,
+    Answerer, Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress,
+    Scans, Spared, cut,
 };
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};
@@ -107,6 +107,18 @@ impl Dumps {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
+    }
+
+    /// What answers questions for the packets of the run.
+    pub fn answerer(&self) -> Answerer {
+        Answerer {
+            ring: self.ring.clone(),
+            past: self.settings.past.clone(),
+            scans: self.scans.clone(),
+            clock: self.settings.clock.clone(),
+            engine: self.settings.filter_engine,
+            patience: self.settings.patience,
+        }
     }
 
     /// The places that dumps take.

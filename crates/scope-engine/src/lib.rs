@@ -102,7 +102,7 @@ pub use live::settings as live_settings;
 pub use nic_watch::NicStatus;
 pub use plan::{ControlPlan, DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry, StorePlan, VolumePlan};
 pub use roles::serve_if_asked;
-pub use run::{ring_config, run};
+pub use run::{QUESTIONS_MAX, ring_config, run};
 pub use socket::Socket;
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};

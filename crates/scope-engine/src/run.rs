@@ -69,6 +69,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Questions for packets that whoever listens at the control socket answers at once, at most.
+pub const QUESTIONS_MAX: usize = 4;
 /// How often the main thread looks at orders.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it takes the status.
@@ -86,7 +88,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &written)).transpose()?;
     drop(written);
     let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
-    limits::allow_dumps(plan.live.dumps_max); // what runs commands keeps the limit that it found
+    // What runs commands keeps the limit that it found.
+    limits::allow_dumps(plan.live.dumps_max, if plan.fixed.control.is_some() { QUESTIONS_MAX } else { 0 });
     let (segment_bytes, segments) = plan.fixed.ring.plan()?;
     let ring_bytes = segment_bytes as u64 * segments as u64;
     let ring = Ring::ready(&plan.fixed.ring, &plan.fixed.shares, &plan.fixed.memory, &|done| {
@@ -159,7 +162,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         };
         let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
-        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit });
+        let answerer = run.shared.dumps.answerer();
+        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit, answerer });
     }
     run.go(sources, nics, warnings, watch)
 }

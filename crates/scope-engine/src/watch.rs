@@ -2,7 +2,7 @@
 
 use crate::socket::Socket;
 use crate::status::Status;
-use scope_dump::DumpReport;
+use scope_dump::{Answerer, DumpReport};
 use scope_events::{AuditHead, Tail, event};
 use scope_folder::Folder;
 use scope_rights::Rights;
@@ -23,6 +23,8 @@ pub struct Opening<'a> {
     pub tail: Arc<Tail>,
     /// What its log says of the audit.
     pub audit: Arc<AuditHead>,
+    /// What answers questions for packets.
+    pub answerer: Answerer,
 }
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from

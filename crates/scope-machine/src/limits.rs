@@ -8,9 +8,13 @@ const OF_A_DUMP: u64 = 3;
 /// Files of all else: of the stores that dumps read, too.
 const OF_THE_REST: u64 = 256 + 2048;
 
-/// Allows the files of so many dumps at once. Where the system allows fewer, dumps beyond fail, and say so.
-pub fn allow_dumps(dumps_max: usize) {
-    allow_files(OF_A_DUMP * dumps_max as u64);
+/// Files of a question to a run: those of its stores that it keeps open, of this run and of earlier ones.
+const OF_A_QUESTION: u64 = 1100;
+
+/// Allows the files of so many dumps, and of so many questions, at once. Where the system allows fewer, those beyond fail,
+/// and say so.
+pub fn allow_dumps(dumps_max: usize, questions_max: usize) {
+    allow_files(OF_A_DUMP * dumps_max as u64 + OF_A_QUESTION * questions_max as u64);
 }
 
 /// Allows so many open files beside those of all else. Where the system allows fewer, opening one beyond fails.

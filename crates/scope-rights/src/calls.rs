@@ -37,8 +37,8 @@ const FREE: &[&[c_long]] = &[
     &[SYS_gettid, SYS_getpid, SYS_exit, SYS_exit_group, SYS_getcpu, SYS_restart_syscall],
     // Signals: handlers and their end; tgkill is below.
     &[SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_sigaltstack],
-    // A thread that works beside lowers its priority; raising it needs a capability.
-    &[SYS_setpriority],
+    // A thread that works beside lowers its priority, also with disks (below); raising it needs a capability.
+    &[SYS_getpriority, SYS_setpriority],
     // Time; of adjtimex only reading is left, since setting needs a capability.
     &[SYS_adjtimex],
     &[SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday],
@@ -74,6 +74,8 @@ const REQUESTS: &[c_ulong] = &[
     SIOCETHTOOL,
     SIOCGHWTSTAMP,
 ];
+/// The first argument of `ioprio_set(2)` that names a thread.
+const IOPRIO_WHO_PROCESS: u64 = 1;
 /// Names of threads and of memory.
 const PRCTL: &[c_int] = &[PR_SET_NAME, PR_GET_NAME, PR_SET_VMA];
 
@@ -173,12 +175,22 @@ pub fn pair(rules: Rules) -> Result<(Filter, Filter), BackendError> {
 fn rules() -> Result<Rules, BackendError> {
     let mut rules = free(FREE.iter().copied().flatten().chain(FREE_HERE));
     add_threads_and_terminal(&mut rules)?;
+    for call in [SYS_ioprio_get, SYS_ioprio_set] {
+        rules.insert(call, vec![of_calling_thread()?]);
+    }
     Ok(rules)
 }
 
 fn program(rules: Rules) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Errno(EPERM as u32), SeccompAction::Allow, architecture()?)?
         .try_into()
+}
+
+/// A rule for calls that speak of a process or thread: the calling one.
+fn of_calling_thread() -> Result<SeccompRule, BackendError> {
+    let is =
+        |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
+    SeccompRule::new(vec![is(0, IOPRIO_WHO_PROCESS)?, is(1, 0)?])
 }
 
 /// A rule for one argument. Flags, requests and numbers have 32 bits; the kernel looks at no more.

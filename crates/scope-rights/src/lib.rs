@@ -27,7 +27,7 @@ mod threads;
 mod user;
 
 pub use files::{CommandRules, is_readable, keep_to_removing};
-pub use reading::{ReadingRights, keep_to_reading, keep_to_reading_and_making};
+pub use reading::{ReadingRights, keep_to_listening, keep_to_reading, keep_to_reading_and_making};
 pub use selftest::{SelfTest, run as selftest};
 pub use user::{User, UserChoice, group_number};
 

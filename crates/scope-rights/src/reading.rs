@@ -62,6 +62,21 @@ impl ReadingRights {
 
 /// What those who also make files may call beside that: for files without a name, and giving them one.
 const MAKING: &[c_long] = &[SYS_linkat, SYS_fchmod, SYS_fdatasync, SYS_fsync];
+/// What those need who hear an instance: words through a socket that is there. None can be made or connected.
+const LISTENING: &[c_long] = &[
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_sendto,
+    SYS_sendmsg,
+    SYS_shutdown,
+    SYS_getsockopt,
+    SYS_epoll_pwait,
+    SYS_epoll_ctl,
+];
+#[cfg(target_arch = "x86_64")]
+const LISTENING_HERE: &[c_long] = &[SYS_epoll_wait];
+#[cfg(not(target_arch = "x86_64"))]
+const LISTENING_HERE: &[c_long] = &[];
 /// The same where a file system has no such files: a new file has another name until it is whole.
 const RENAMING: &[c_long] = &[SYS_renameat2, SYS_unlinkat];
 
@@ -80,7 +95,7 @@ enum Making {
 /// # Errors
 /// Those of [`keep_to_reading`].
 pub fn keep_to_reading_and_making(paths: &[&Path], folder: &Folder) -> Result<ReadingRights, RightsError> {
-    keep_to(paths, Some(folder))
+    keep_to(paths, Some(folder), false)
 }
 
 /// Gives up, for all threads of the process, everything but reading `paths` (files, or folders with all that
@@ -90,16 +105,25 @@ pub fn keep_to_reading_and_making(paths: &[&Path], folder: &Folder) -> Result<Re
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
 pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
-    keep_to(paths, None)
+    keep_to(paths, None, false)
 }
 
-fn keep_to(paths: &[&Path], makes: Option<&Folder>) -> Result<ReadingRights, RightsError> {
+/// As [`keep_to_reading`] or [`keep_to_reading_and_making`], where nothing is read but what comes at a socket that is
+/// connected already.
+///
+/// # Errors
+/// Those of [`keep_to_reading`].
+pub fn keep_to_listening(folder: Option<&Folder>) -> Result<ReadingRights, RightsError> {
+    keep_to(&[], folder, true)
+}
+
+fn keep_to(paths: &[&Path], makes: Option<&Folder>, listens: bool) -> Result<ReadingRights, RightsError> {
     let making = makes.map(|folder| if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed });
     let files =
         files::FileRules::reading(paths, makes.map(|folder| (folder, making == Some(Making::Renamed))))
             .map_err(RightsError::step("making Landlock's rules"))?;
     let makes = makes.is_some();
-    let calls = filters(making).map_err(RightsError::step("making the list of system calls"))?;
+    let calls = filters(making, listens).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
     let landlock_abi = files.abi();
@@ -111,14 +135,16 @@ fn keep_to(paths: &[&Path], makes: Option<&Folder>) -> Result<ReadingRights, Rig
 }
 
 /// In the order in which they are applied; `None` where the kernel has no seccomp.
-fn filters(making: Option<Making>) -> std::io::Result<Option<(Filter, Filter)>> {
+fn filters(making: Option<Making>, listens: bool) -> std::io::Result<Option<(Filter, Filter)>> {
     let (calls, openings): (&[&[c_long]], _) = match making {
         None => (&[], None),
         Some(Making::Unnamed) => (&[MAKING], Some((O_TMPFILE | O_CREAT | O_TRUNC, O_TMPFILE))),
         Some(Making::Renamed) => (&[MAKING, RENAMING], Some((O_CREAT | O_EXCL | O_TRUNC, O_CREAT | O_EXCL))),
     };
     let making = calls.iter().copied().flatten();
-    let mut rules = calls::free(FREE.iter().copied().flatten().chain(FREE_HERE).chain(making));
+    let listening = LISTENING.iter().chain(LISTENING_HERE).filter(|_| listens);
+    let own = FREE.iter().copied().flatten().chain(FREE_HERE);
+    let mut rules = calls::free(own.chain(making).chain(listening));
     let openings = [Some((WRITES, 0)), openings].into_iter().flatten();
     let made = calls::openings(openings)
         .and_then(|(call, openings)| {

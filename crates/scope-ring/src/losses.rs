@@ -156,6 +156,47 @@ impl LossLog {
         known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
+    /// The same in whatever era.
+    pub(crate) fn listened_ever(&self) -> Option<(i64, i64)> {
+        self.heard().map(|(from_ns, to_ns, _)| (from_ns, to_ns)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// From when to when each worker listened in each era, and why not before.
+    fn heard(&self) -> impl Iterator<Item = (i64, i64, GapReason)> {
+        let known = self.past.iter().chain(&self.listened);
+        known.filter_map(|one| {
+            let (from_ns, reason) = one.from?;
+            Some((from_ns, one.to.map_or(i64::MAX, |to| to.0).max(from_ns), reason))
+        })
+    }
+
+    /// What of `window` never came in, whatever the era: what was noted of each, and the times at which nobody listened in
+    /// any.
+    pub(crate) fn gaps_ever(&self, window: (i64, i64)) -> Vec<Gap> {
+        if self.past.is_empty() {
+            return self.gaps(self.listened.first().map_or(0, |listened| listened.era), window);
+        }
+        let mut heard: Vec<_> = self.heard().collect();
+        heard.sort_unstable_by_key(|&(from_ns, to_ns, _)| (from_ns, to_ns));
+        let unheard = |from_ns, to_ns, reason| Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None };
+        let (mut gaps, mut up_to_ns) = (Vec::new(), -1);
+        for (from_ns, to_ns, before) in heard {
+            if from_ns > i64::saturating_add(up_to_ns, 1) {
+                let reason = if up_to_ns < 0 { before } else { GapReason::ClockStep };
+                gaps.push(unheard(up_to_ns + 1, from_ns - 1, reason));
+            }
+            up_to_ns = up_to_ns.max(to_ns);
+        }
+        if up_to_ns < i64::MAX {
+            let ends = self.listened.iter().filter_map(|listened| listened.to);
+            let reason =
+                ends.max_by_key(|(to_ns, _)| *to_ns).map_or(GapReason::Stopped, |(_, reason)| reason);
+            gaps.push(unheard(up_to_ns + 1, i64::MAX, reason));
+        }
+        let spans = self.spans.iter().flatten().chain(&self.open).map(|span| span.gap);
+        spans.chain(gaps).filter_map(|gap| inside(gap, window)).collect()
+    }
+
     /// What of `window` (ns, both ends inclusive) of `era` never came in. Of a span that lies only partly
     /// inside, nobody knows how many of its packets do.
     pub(crate) fn gaps(&self, era: u64, window: (i64, i64)) -> Vec<Gap> {

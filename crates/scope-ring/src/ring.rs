@@ -483,6 +483,16 @@ impl Ring {
         self.memory.lock().expect("no panic while held").losses.gaps(era, window)
     }
 
+    /// As [`Ring::listened`], in whatever era.
+    pub fn listened_ever(&self) -> Option<(i64, i64)> {
+        self.memory.lock().expect("no panic while held").losses.listened_ever()
+    }
+
+    /// As [`Ring::gaps_before`], of all eras: times at which somebody listened in one of them lack nothing.
+    pub fn gaps_ever(&self, window: (i64, i64)) -> Vec<Gap> {
+        self.memory.lock().expect("no panic while held").losses.gaps_ever(window)
+    }
+
     /// Says how much older than its clock `worker`'s packets may still be. Called before its first packet.
     pub fn set_grace(&self, worker: u32, grace_ns: i64) {
         self.region.worker(worker).grace_ns.store(grace_ns, Ordering::Relaxed);

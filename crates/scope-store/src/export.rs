@@ -10,13 +10,14 @@
 //! files of the link type that came first have the name that was asked for, those of others
 //! `NAME_LINKTYPE.EXT`; parts are numbered `NAME_00001.EXT`.
 //!
-//! Into a pipe everything goes as it comes: all interfaces first, the facts at the end. It holds one link type.
+//! Into a pipe everything goes as it comes: all interfaces that are known first, the facts at the end. It holds one link type,
+//! unless all are wanted: then they stand beside each other, as few programs but Wireshark read it.
 //! After an error of the disk nothing more is written. The file that met it gets no name, and [`Unfinished`]
 //! says from when on packets are in no file.
 
 use crate::head::HeadInterface;
 use crate::hpcap::{self, Fit};
-use crate::timeline::{Losses, Span, StoreInterfaces};
+use crate::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
 use scope_folder::folder::Draft;
 use scope_folder::{Folder, with_suffix};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, PACKET_HEAD_BYTES, PacketBlock};
@@ -24,7 +25,7 @@ use scope_packet::time::NS_PER_SECOND;
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_spelling::figures::plural;
 use scope_spelling::time::iso;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -70,13 +71,36 @@ pub enum Split {
     Every(i64),
 }
 
+/// Takes what goes into a pipe.
+pub trait Pour: Send {
+    /// Takes these bytes, and leaves none.
+    ///
+    /// # Errors
+    /// Nobody takes them any more.
+    fn pour(&mut self, bytes: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Whether it may take so long that nothing must be lent meanwhile: then it is asked by [`Export::flush`] alone.
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+impl Pour for File {
+    fn pour(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.write_all(bytes)?;
+        bytes.clear();
+        Ok(())
+    }
+}
+
 /// Where files go.
-#[derive(Debug)]
 pub enum Target<'a> {
     /// Into this folder, under this name and others made of it.
     Files(&'a Folder, OsString),
     /// Into a pipe.
-    Pipe(File),
+    Pipe(Box<dyn Pour>),
+    /// The pipe is in use.
+    Poured,
 }
 
 /// What is asked for.
@@ -154,8 +178,10 @@ pub struct Export<'a> {
     format: Format,
     split: Option<Split>,
     question: Question,
-    interfaces: Arc<StoreInterfaces>,
+    interfaces: Arc<dyn KnownInterfaces>,
     losses: Losses,
+    /// Into a pipe go packets of all link types.
+    all_types: bool,
     /// The link type that came first.
     main: Option<LinkType>,
     parts: BTreeMap<LinkType, Part<'a>>,
@@ -167,7 +193,7 @@ pub struct Export<'a> {
 /// Where bytes go.
 enum Sink<'a> {
     Draft(Draft<'a>),
-    Pipe(File),
+    Pipe(Box<dyn Pour>),
 }
 
 /// One file, or what goes into a pipe.
@@ -184,9 +210,11 @@ struct Part<'a> {
     flushed: u64,
     head_bytes: usize,
     /// By run and the run's number: its number here.
-    interfaces: BTreeMap<([u8; 16], u32), u32>,
+    interfaces: BTreeMap<InterfaceKey, u32>,
     /// By its number here, with its packets.
     described: Vec<(HeadInterface, u64)>,
+    /// By lane and the run's number: its number here.
+    numbers: HashMap<(u32, u32), u32>,
     /// By lane: the run's number of the interface that came last, and its number here.
     latest: Vec<Option<(u32, u32)>>,
     packets: u64,
@@ -201,7 +229,7 @@ impl<'a> Export<'a> {
         format: Format,
         split: Option<Split>,
         question: Question,
-        interfaces: Arc<StoreInterfaces>,
+        interfaces: Arc<dyn KnownInterfaces>,
         losses: Losses,
     ) -> Export<'a> {
         Export {
@@ -211,11 +239,18 @@ impl<'a> Export<'a> {
             question,
             interfaces,
             losses,
+            all_types: false,
             main: None,
             parts: BTreeMap::new(),
             begin_ns: None,
             written: Written::default(),
         }
+    }
+
+    /// Into a pipe go packets of all link types.
+    #[must_use]
+    pub fn of_all_types(self) -> Export<'a> {
+        Export { all_types: true, ..self }
     }
 
     /// The name of the n-th file of a link type; `suffix`: it is not the one that came first.
@@ -271,10 +306,13 @@ impl<'a> Export<'a> {
     fn try_packet(&mut self, lane: u32, link_type: LinkType, block: &[u8]) -> Result<(), Unfinished> {
         let Some(packet) = PacketBlock::first(block) else { return Ok(()) };
         let main = *self.main.get_or_insert(link_type);
-        if main != link_type && matches!(self.target, Target::Pipe(_)) {
+        let (of_pipe, own_type) = (self.is_pipe(), link_type);
+        if main != link_type && of_pipe && !self.all_types {
             self.written.other_types += 1;
             return Ok(());
         }
+        // What goes into a pipe is one part, whatever is in it.
+        let link_type = if of_pipe { main } else { link_type };
         let time_ns = packet.time_ns();
         let mut record = Vec::new();
         let fit = match self.format {
@@ -309,7 +347,7 @@ impl<'a> Export<'a> {
         let Some(part) = self.parts.get_mut(&link_type) else { return Ok(()) };
         match self.format {
             Format::Pcapng => {
-                let number = part.interface(&self.interfaces, lane, packet.interface());
+                let number = part.interface(&*self.interfaces, lane, own_type, packet.interface());
                 let at = part.buffer.len();
                 part.buffer.extend(block);
                 part.buffer[at + 8..at + 12].copy_from_slice(&number.to_le_bytes());
@@ -322,8 +360,11 @@ impl<'a> Export<'a> {
         self.written.packets += 1;
         self.written.bytes += packet.data().len() as u64;
         // Who reads a pipe gets the first packet at once.
-        let is_first = part.packets == 1 && matches!(part.sink, Sink::Pipe(_));
-        if part.buffer.len() < BUFFER_BYTES && !is_first {
+        let (is_first, waits) = match &part.sink {
+            Sink::Pipe(pipe) => (part.packets == 1, pipe.waits()),
+            Sink::Draft(_) => (false, false),
+        };
+        if waits || part.buffer.len() < BUFFER_BYTES && !is_first {
             return Ok(());
         }
         part.flush().map_err(|error| part.unfinished(error))
@@ -331,7 +372,7 @@ impl<'a> Export<'a> {
 
     /// Writes what was gathered for a pipe.
     pub fn flush(&mut self) {
-        let is_pipe = matches!(self.target, Target::Pipe(_));
+        let is_pipe = self.is_pipe();
         let failed = self.parts.values_mut().filter(|_| is_pipe).find_map(|part| {
             let flushed = part.flush();
             flushed.err().map(|error| part.unfinished(error))
@@ -339,6 +380,15 @@ impl<'a> Export<'a> {
         if let Some(unfinished) = failed {
             self.end_early(unfinished);
         }
+    }
+
+    /// Bytes that were gathered for a pipe.
+    pub fn gathered(&self) -> usize {
+        if self.is_pipe() { self.parts.values().map(|part| part.buffer.len()).sum() } else { 0 }
+    }
+
+    fn is_pipe(&self) -> bool {
+        !matches!(self.target, Target::Files(..))
     }
 
     /// Whether the next packet, with so many bytes, doesn't belong into this file any more.
@@ -352,23 +402,25 @@ impl<'a> Export<'a> {
                 return true;
             }
         }
-        let is_pipe = matches!(self.target, Target::Pipe(_));
-        let bytes_max = file_bytes_max(self.format, self.split).filter(|_| !is_pipe);
+        let bytes_max = file_bytes_max(self.format, self.split).filter(|_| !self.is_pipe());
         bytes_max.is_some_and(|most| part.bytes() + part.statistics_bytes(self.format) + bytes > most)
     }
 
-    fn begin_part(&self, link_type: LinkType, number: u32, from_ns: i64) -> Result<Part<'a>, Unfinished> {
+    fn begin_part(&mut self, link_type: LinkType, number: u32, from_ns: i64) -> Result<Part<'a>, Unfinished> {
         let name = match &self.target {
-            Target::Pipe(_) => OsString::new(),
+            Target::Pipe(_) | Target::Poured => OsString::new(),
             Target::Files(_, base) => {
                 let suffix = (self.main != Some(link_type)).then(|| link_type.name());
                 let number = (self.split.is_some() || number > 1).then_some(number);
                 Export::name(base, suffix.as_deref(), number)
             }
         };
-        let sink = match &self.target {
-            Target::Pipe(pipe) => pipe.try_clone().map(Sink::Pipe),
+        let sink = match &mut self.target {
             Target::Files(folder, _) => folder.draft(&name).map(Sink::Draft),
+            pipe => match std::mem::replace(pipe, Target::Poured) {
+                Target::Pipe(pipe) => Ok(Sink::Pipe(pipe)),
+                _ => Err(io::ErrorKind::BrokenPipe.into()),
+            },
         };
         let sink = sink.map_err(|error| Unfinished { name: name.clone(), error, from_ns })?;
         let mut part = Part {
@@ -382,6 +434,7 @@ impl<'a> Export<'a> {
             head_bytes: 0,
             interfaces: BTreeMap::new(),
             described: Vec::new(),
+            numbers: HashMap::new(),
             latest: Vec::new(),
             packets: 0,
             last_ns: i64::MIN,
@@ -401,13 +454,13 @@ impl<'a> Export<'a> {
 
     /// Of a file the head is reserved; into a pipe go all interfaces that there may be.
     fn begin_pcapng(&self, part: &mut Part<'_>) {
-        let all: Vec<_> = self.interfaces.all(part.link_type).collect();
+        let all = self.interfaces.all(part.link_type);
         if let Sink::Pipe(_) = part.sink {
             let text =
                 format!("{}written to a pipe: the statistics at its end say what is missing", self.asked());
             pcapng::section_header(&mut part.buffer, APPLICATION, &text);
             for (key, interface) in all {
-                part.add(key, interface);
+                part.add(key, &interface);
             }
             let descriptions = part.descriptions();
             return part.buffer.extend(descriptions);
@@ -571,7 +624,7 @@ impl Part<'_> {
         if format == Format::Pcapng { interfaces * pcapng::STATISTICS_BYTES as u64 } else { 0 }
     }
 
-    fn add(&mut self, key: ([u8; 16], u32), interface: &HeadInterface) -> u32 {
+    fn add(&mut self, key: InterfaceKey, interface: &HeadInterface) -> u32 {
         let number = self.described.len() as u32;
         self.described.push((interface.clone(), 0));
         self.interfaces.insert(key, number);
@@ -579,13 +632,18 @@ impl Part<'_> {
     }
 
     /// Its own number of the interface that lane `lane` calls `number`.
-    fn interface(&mut self, interfaces: &StoreInterfaces, lane: u32, number: u32) -> u32 {
+    fn interface(
+        &mut self,
+        interfaces: &dyn KnownInterfaces,
+        lane: u32,
+        link_type: LinkType,
+        number: u32,
+    ) -> u32 {
         let lane = lane as usize;
         let own = match self.latest.get(lane).copied().flatten() {
             Some((latest, own)) if latest == number => own,
             _ => {
-                let Some((key, interface)) = interfaces.of(lane as u32, number) else { return 0 };
-                let own = self.interfaces.get(&key).copied().unwrap_or_else(|| self.add(key, interface));
+                let Some(own) = self.number(interfaces, lane as u32, link_type, number) else { return 0 };
                 self.latest.resize(self.latest.len().max(lane + 1), None);
                 self.latest[lane] = Some((number, own));
                 own
@@ -593,6 +651,31 @@ impl Part<'_> {
         };
         self.described[own as usize].1 += 1;
         own
+    }
+
+    fn number(
+        &mut self,
+        interfaces: &dyn KnownInterfaces,
+        lane: u32,
+        link_type: LinkType,
+        number: u32,
+    ) -> Option<u32> {
+        if let Some(own) = self.numbers.get(&(lane, number)) {
+            return Some(*own);
+        }
+        let (key, interface) = interfaces.of(lane, number)?;
+        let known = self.interfaces.get(&key).copied();
+        let own = known.unwrap_or_else(|| {
+            let own = self.add(key, &interface);
+            if let Sink::Pipe(_) = self.sink {
+                // The others stand in front already.
+                let link_type = if link_type == self.link_type { self.number_of_type() } else { link_type };
+                pcapng::interface(&mut self.buffer, link_type, &interface.name, &interface.description);
+            }
+            own
+        });
+        self.numbers.insert((lane, number), own);
+        Some(own)
     }
 
     /// The number that its link type stands under: libpcap reads some only so where there are several.
@@ -644,7 +727,10 @@ impl Part<'_> {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
             Sink::Draft(draft) => draft.file().write_all(&self.buffer)?,
-            Sink::Pipe(pipe) => pipe.write_all(&self.buffer)?,
+            Sink::Pipe(pipe) => {
+                self.flushed += self.buffer.len() as u64;
+                return pipe.pour(&mut self.buffer);
+            }
         }
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();

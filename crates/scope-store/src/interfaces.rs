@@ -6,6 +6,19 @@ use scope_packet::segment::Foot;
 use std::collections::BTreeMap;
 use std::io;
 
+/// A run, and its own number of an interface.
+pub type InterfaceKey = ([u8; 16], u32);
+
+/// What knows the interfaces of packets by the lanes of their timeline: stores, and a run that goes, where others may come
+/// at any time.
+pub trait KnownInterfaces: Send + Sync {
+    /// The interface that a block of lane `lane` calls `number`, with what is known of it.
+    fn of(&self, lane: u32, number: u32) -> Option<(InterfaceKey, HeadInterface)>;
+
+    /// All that may have packets of this link type by now.
+    fn all(&self, link_type: LinkType) -> Vec<(InterfaceKey, HeadInterface)>;
+}
+
 /// The interfaces of all runs, by lane of the timeline.
 #[derive(Clone, Debug, Default)]
 pub struct StoreInterfaces {
@@ -37,9 +50,7 @@ impl StoreInterfaces {
         &self.lanes
     }
 
-    /// The interface that a block of lane `lane` of the timeline calls `number`, as (run, number), with what is
-    /// known of it.
-    pub fn of(&self, lane: u32, number: u32) -> Option<(([u8; 16], u32), &HeadInterface)> {
+    fn known_of(&self, lane: u32, number: u32) -> Option<(InterfaceKey, &HeadInterface)> {
         let Lane { run, link_type, .. } = *self.lanes.get(lane as usize)?;
         Some(((run, number), self.known.get(&(run, link_type, number))?))
     }
@@ -80,10 +91,20 @@ impl StoreInterfaces {
     }
 
     /// All that may have packets of this link type, as (run, number).
-    pub fn all(&self, link_type: LinkType) -> impl Iterator<Item = (([u8; 16], u32), &HeadInterface)> {
+    pub fn of_type(&self, link_type: LinkType) -> impl Iterator<Item = (InterfaceKey, &HeadInterface)> {
         let of_type = self.known.iter().filter(move |((_, of, _), _)| *of == link_type);
         of_type
             .filter(|(_, interface)| interface.has_packets())
             .map(|((run, _, number), known)| ((*run, *number), known))
+    }
+}
+
+impl KnownInterfaces for StoreInterfaces {
+    fn of(&self, lane: u32, number: u32) -> Option<(InterfaceKey, HeadInterface)> {
+        self.known_of(lane, number).map(|(key, known)| (key, known.clone()))
+    }
+
+    fn all(&self, link_type: LinkType) -> Vec<(InterfaceKey, HeadInterface)> {
+        self.of_type(link_type).map(|(key, known)| (key, known.clone())).collect()
     }
 }

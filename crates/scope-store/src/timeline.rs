@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use crate::interfaces::StoreInterfaces;
+pub use crate::interfaces::{InterfaceKey, KnownInterfaces, StoreInterfaces};
 pub use crate::sift::Span;
 
 /// Memory for a question, unless another size is given.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 24] = [
+const LAYERS: [(&str, u8); 25] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
@@ -30,6 +30,7 @@ const LAYERS: [(&str, u8); 24] = [
     ("scope-dump", 4),
     ("scope-stats", 4),
     ("scope-doctor", 4),
+    ("scope-answer", 5),
     ("scope-engine", 5),
     ("scope-config", 6),
     ("scope-door", 6),

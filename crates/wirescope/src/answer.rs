@@ -8,9 +8,9 @@
 //! Everything here happens after rights were given up.
 
 mod captures;
+mod instance;
 mod joined;
 mod progress;
-mod spans;
 
 use crate::NoResult;
 use crate::reading;
@@ -18,12 +18,14 @@ use crate::reading::Captured;
 use crate::reading::means::Means;
 use crate::reading::turn::Turn;
 use crate::speech::{Level, say};
-use crate::words::{counted, number};
-use joined::Joined;
-use scope_dump::merge::Position;
+use crate::words::counted;
+use instance::InstanceTimeline;
+use joined::{Beside, Joined};
+use scope_answer::around::words;
+use scope_answer::{Around, Hits, Spans, Within};
 use scope_dump::{Buffers, Consumer, Round, Selection, StoreSift};
 use scope_events::now_ns;
-use scope_fault::{Fault, Setting, Subject, sentence};
+use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_folder::Folder;
 use scope_packet::{Gap, GapReason, LinkType};
@@ -33,11 +35,10 @@ use scope_spelling::time::iso;
 use scope_store::export::{Question, of_answer};
 use scope_store::lanes::Partial;
 use scope_store::listing::ListingWork;
-use scope_store::timeline::{self, Counted, Damaged, Losses, Span, StoreInterfaces};
+use scope_store::timeline::{self, Counted, Damaged, KnownInterfaces, Losses, Span};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
 use scope_store::{Listing, Sift, StoreTimeline};
-use spans::{SPAN_BYTES, Spans};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
 pub use captures::Captures;
+pub use instance::{Asked, Instance};
 
 /// Damaged places that are told one by one.
 const DAMAGES_TOLD: usize = 10;
@@ -58,6 +60,8 @@ pub struct Wanted {
     pub stores: Vec<(Store, PathBuf)>,
     /// Capture files.
     pub captures: Option<Captures>,
+    /// A run that goes, in the place of both.
+    pub instance: Option<Instance>,
     /// The span.
     pub span: Span,
     /// Which packets of it.
@@ -73,21 +77,32 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Asks the run that goes, if one is asked: before rights are given up.
+    ///
+    /// # Errors
+    /// Nobody answers, or it refuses.
+    pub fn ask(&self) -> Result<Option<Asked>, NoResult> {
+        self.instance.as_ref().map(|instance| instance.ask(self.counts_only)).transpose()
+    }
+
+    /// Before a byte of an answer is parsed: what stays is reading stores, or what a run answers, and making files in
+    /// `output`.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn give_up_rights(&self, output: Option<&Folder>) -> Result<(), Fault> {
+        reading::give_up_rights(&self.stores, output, self.instance.is_some())
+    }
+
     /// Waits for its turn among other questions; `None`: it was stopped.
     pub fn turn(&self, stop: &AtomicBool) -> Option<Turn> {
         let of_pipe = |captures: &Captures| captures.progress().bytes_max.is_none();
-        if self.captures.as_ref().is_some_and(of_pipe) { Some(Turn::none()) } else { Turn::wait(stop) }
+        if self.instance.is_some() || self.captures.as_ref().is_some_and(of_pipe) {
+            Some(Turn::none())
+        } else {
+            Turn::wait(stop)
+        }
     }
-}
-
-/// Packets that others are wanted around.
-pub struct Around {
-    /// Which, of the span.
-    pub filter: Filter,
-    /// How long before each of them.
-    pub before_ns: i64,
-    /// And behind it.
-    pub after_ns: i64,
 }
 
 /// An answer, ready to be read.
@@ -101,7 +116,7 @@ pub struct Answer {
     spans: Option<Spans>,
     of: String,
     filters: Vec<String>,
-    interfaces: Arc<StoreInterfaces>,
+    interfaces: Arc<dyn KnownInterfaces>,
     link_types: Vec<LinkType>,
     faults: Vec<Fault>,
     /// Of the stores, as they were given.
@@ -125,20 +140,30 @@ struct Lacks {
 }
 
 impl Answer {
+    /// Of a run that was asked, else of stores and captures.
+    ///
+    /// # Errors
+    /// Those of [`Answer::begin`].
+    pub fn of(wanted: Wanted, asked: Option<Asked>, stop: &Arc<AtomicBool>) -> Result<Answer, NoResult> {
+        match asked {
+            Some(asked) => Answer::of_instance(wanted, asked, stop),
+            None => Answer::begin(wanted, stop),
+        }
+    }
+
     /// Looks at the stores, reads the captures, and finds what is wanted around; the packets themselves come by
     /// [`Answer::read`].
     ///
     /// # Errors
     /// A folder can't be listed, a file is no capture, or the question can't be meant.
     pub fn begin(wanted: Wanted, stop: &Arc<AtomicBool>) -> Result<Answer, NoResult> {
-        let Wanted { stores, captures, span, filter, around, mut means, explain, counts_only } = wanted;
+        let Wanted { stores, captures, instance, span, filter, around, mut means, explain, counts_only } =
+            wanted;
+        debug_assert!(instance.is_none(), "it is asked otherwise");
         let begun = Instant::now();
         let is_count = counts_only && around.is_none();
         let wide = match &around {
-            Some(around) => Span {
-                from_ns: span.from_ns.saturating_sub(around.before_ns).max(0),
-                to_ns: span.to_ns.saturating_add(around.after_ns),
-            },
+            Some(around) => around.wide(span),
             None => span,
         };
         let mut of: Vec<String> = stores.iter().map(|(store, _)| format!("store {}", store.id())).collect();
@@ -174,7 +199,8 @@ impl Answer {
         let at_ns = Arc::new(AtomicI64::new(wide.from_ns));
         let reads = |filter: &Filter, span: Span| {
             let timeline = read.as_ref().map(|read| read.timeline(filter, span, stop.clone()));
-            timeline.transpose().map_err(NoResult::Failed)
+            let timeline = timeline.transpose().map_err(NoResult::Failed)?;
+            Ok(timeline.map(|timeline| Beside::Captures(Box::new(timeline))))
         };
         let mut lacks = Lacks::default();
         let spans = match &around {
@@ -187,8 +213,8 @@ impl Answer {
                 let stores = StoreTimeline::new(looked, span, sift, own, stop.clone());
                 let captures = reads(&around.filter, span)?;
                 let mut timeline = Joined::new(stores, captures, at_ns.clone());
-                let spans_max = (means.memory_bytes / PART_OF_SPANS) as usize / SPAN_BYTES;
-                let spans = hits(&mut timeline, around, span, (&at_ns, spans_max), stop)?;
+                let room_bytes = means.memory_bytes / PART_OF_SPANS;
+                let spans = hits(&mut timeline, around, span, (&at_ns, room_bytes), stop)?;
                 if spans.len() == 0 && !stop.load(Ordering::Relaxed) {
                     let text = around.filter.text();
                     say(Level::Info, &format!("wirescope: around: no packet in the span matches: {text}"));
@@ -231,7 +257,7 @@ impl Answer {
             spans,
             of,
             filters,
-            interfaces,
+            interfaces: interfaces as Arc<dyn KnownInterfaces>,
             link_types: BTreeSet::from_iter(link_types).into_iter().collect(),
             faults,
             folders,
@@ -242,6 +268,46 @@ impl Answer {
             counted,
             listed,
             lacks,
+        })
+    }
+
+    /// Of a run that goes, which was asked: it has selected the packets itself.
+    ///
+    /// # Errors
+    /// What comes is no answer.
+    pub fn of_instance(wanted: Wanted, asked: Asked, stop: &Arc<AtomicBool>) -> Result<Answer, NoResult> {
+        let Wanted { span, filter, around, means, explain, .. } = wanted;
+        let begun = Instant::now();
+        let all = Filter::compile("", VlanRule::default(), &[]).map_err(|error| refused(error.fault()))?;
+        let wide = around.as_ref().map_or(span, |around| around.wide(span));
+        let sift = StoreSift::new(all.clone(), FilterEngine::Interpreter);
+        let own = means.readings.into_iter().next().unwrap_or_default();
+        let stores = StoreTimeline::new(Vec::new(), wide, sift, own, stop.clone());
+        let of = asked.of();
+        let instance = InstanceTimeline::new(asked, stores.losses(), stop.clone())?;
+        let (interfaces, counted) = (instance.described(), instance.counted());
+        let link_types = BTreeSet::from_iter(instance.link_types()).into_iter().collect();
+        let at_ns = Arc::new(AtomicI64::new(wide.from_ns));
+        let timeline = Joined::new(stores, Some(Beside::Instance(Box::new(instance))), at_ns.clone());
+        Ok(Answer {
+            timeline,
+            filter: all,
+            words: words(&filter, around.as_ref()),
+            span: wide,
+            spans: None,
+            of,
+            filters: Vec::new(),
+            interfaces,
+            link_types,
+            faults: Vec::new(),
+            folders: Vec::new(),
+            explain,
+            begun,
+            at_ns,
+            captured: None,
+            counted,
+            listed: ListingWork::default(),
+            lacks: Lacks::default(),
         })
     }
 
@@ -263,7 +329,7 @@ impl Answer {
             });
         }
         self.timeline.end();
-        self.faults.extend(self.timeline.captures.as_mut().and_then(|captures| captures.take_fault()));
+        self.faults.extend(self.timeline.captures.iter_mut().flat_map(Beside::take_faults));
         self.add_lacks();
         let gone = self.folders.iter().filter(|(folder, _)| reading::is_deleted(folder));
         self.faults.extend(gone.map(|(_, path)| reading::deleted(path)));
@@ -335,7 +401,7 @@ impl Answer {
     }
 
     /// The interfaces of its packets.
-    pub fn interfaces(&self) -> Arc<StoreInterfaces> {
+    pub fn interfaces(&self) -> Arc<dyn KnownInterfaces> {
         self.interfaces.clone()
     }
 
@@ -400,83 +466,21 @@ fn hits(
     timeline: &mut Joined,
     around: &Around,
     span: Span,
-    (at_ns, spans_max): (&AtomicI64, usize),
+    (at_ns, room_bytes): (&AtomicI64, u64),
     stop: &Arc<AtomicBool>,
 ) -> Result<Spans, NoResult> {
     let (from_ns, to_ns) = timeline.heard().unwrap_or_default();
     let (from_ns, to_ns) = (from_ns.max(span.from_ns), to_ns.min(span.to_ns));
     let part = || Some((at_ns.load(Ordering::Relaxed) - from_ns) as f64 / (to_ns - from_ns).max(1) as f64);
-    let mut hits = Hits { around, spans: Spans::default(), spans_max, is_full: false, stop };
+    let mut hits = Hits::new(around, room_bytes, stop);
     progress::during(progress::is_seen(), "looking for what is wanted around", &part, || {
         select(timeline, &around.filter, span, &mut hits);
     });
     timeline.end();
-    if let Some(fault) = timeline.captures.as_mut().and_then(|captures| captures.take_fault()) {
+    if let Some(fault) = timeline.captures.iter_mut().flat_map(Beside::take_faults).next() {
         return Err(NoResult::Failed(fault));
     }
-    if hits.is_full {
-        let cause = format!("it matches packets in more than {} separate spans", number(spans_max as u64));
-        let memory = Setting::of("memory");
-        let remedy = sentence!["lengthen ", Setting::of("before"), ", so that spans join, or raise ", memory];
-        return Err(NoResult::Failed(Fault::of("around").cause(cause).remedy(remedy)));
-    }
-    Ok(hits.spans)
-}
-
-/// Notes where packets are wanted.
-struct Hits<'a> {
-    around: &'a Around,
-    spans: Spans,
-    spans_max: usize,
-    is_full: bool,
-    stop: &'a AtomicBool,
-}
-
-impl Consumer for Hits<'_> {
-    fn packet(&mut self, position: Position, _: LinkType, _: &[u8]) {
-        if self.is_full {
-            return;
-        }
-        let Around { before_ns, after_ns, .. } = self.around;
-        let time_ns = position.time_ns;
-        self.spans.add(time_ns.saturating_sub(*before_ns).max(0), time_ns.saturating_add(*after_ns));
-        if self.spans.len() > self.spans_max {
-            self.is_full = true;
-            self.stop.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Hands on what lies in the spans.
-struct Within<'a> {
-    spans: &'a Spans,
-    consumer: &'a mut dyn Consumer,
-}
-
-impl Consumer for Within<'_> {
-    fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
-        if self.spans.contains(position.time_ns) {
-            self.consumer.packet(position, link_type, block);
-        }
-    }
-
-    fn between(&mut self) {
-        self.consumer.between();
-    }
-}
-
-/// The question in words; empty: all packets.
-fn words(filter: &Filter, around: Option<&Around>) -> String {
-    let own = if filter.is_everything() { "" } else { filter.text() };
-    let Some(Around { filter, before_ns, after_ns }) = around else { return own.to_string() };
-    let own = if own.is_empty() { "all packets" } else { own };
-    let (before, after) = (span_words(*before_ns), span_words(*after_ns));
-    let of = if filter.is_everything() { "any packet" } else { filter.text() };
-    format!("{own}; from {before} before to {after} behind each of: {of}")
-}
-
-fn span_words(ns: i64) -> String {
-    if ns == 0 { "0 s".to_string() } else { scope_spelling::figures::span(ns) }
+    hits.done().map_err(NoResult::Failed)
 }
 
 /// A filter must be one for some link type that there is; of capture files these are known only now.

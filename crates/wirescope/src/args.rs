@@ -178,6 +178,10 @@ pub struct QueryArgs {
     /// A capture file, also compressed with gzip, zstd or lz4; '-' is standard input; may be given several times
     #[arg(short = 'r', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Where to look")]
     pub read: Vec<String>,
+    /// Ask the run that goes with this control socket: out of its ring and its stores
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, help_heading = "Where to look")]
+    #[arg(conflicts_with_all = ["store", "read", "explain"])]
+    pub control: Option<PathBuf>,
     /// From this time on, such as 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m or @1795206665.5
     /// [default: the first packet]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]

@@ -301,7 +301,7 @@ fn client(args: &AskArgs) -> Result<Client, NoResult> {
 }
 
 /// Why there is no answer, as this command says it.
-fn no(client: &Client, error: AskError) -> NoResult {
+pub fn no(client: &Client, error: AskError) -> NoResult {
     let path = client.path().display().to_string();
     match error {
         AskError::Connect { cause, .. } => {

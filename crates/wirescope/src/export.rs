@@ -8,17 +8,18 @@
 //! Ctrl-C ends it between two pieces: what has no name yet vanishes. A second one ends it at once, also where a pipe
 //! that nobody reads holds it up.
 
-use crate::answer::{Answer, Wanted};
+use crate::answer::{self, Answer, Wanted};
 use crate::args::ExportArgs;
 use crate::plan::Look;
 use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending, new_file, refuse_compressed};
 use crate::reading::means::Means;
-use crate::reading::{self, SpanWords, Stop};
+use crate::reading::{self, Stop};
 use crate::speech::{self, Level, say};
 use crate::stdio::warn_of_closed_stdout;
 use crate::words::{counted, size};
 use crate::{DONE, NoResult, UNDONE, told};
+use scope_answer::SpanWords;
 use scope_config::Settings;
 use scope_dump::merge::Position;
 use scope_dump::{Consumer, gaps_in_words_by};
@@ -114,10 +115,14 @@ pub fn answer(asked: Asked) -> u8 {
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
     let Some(_turn) = asked.wanted.turn(&stop.flag) else { return stop.code().unwrap_or(UNDONE) };
-    if let Err(fault) = reading::give_up_rights(&asked.wanted.stores, asked.output.folder()) {
+    let instance = match asked.wanted.ask() {
+        Ok(instance) => instance,
+        Err(no) => return told(Err(no)),
+    };
+    if let Err(fault) = asked.wanted.give_up_rights(asked.output.folder()) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
-    match (write(asked, &stop.flag), stop.code()) {
+    match (write(asked, instance, &stop.flag), stop.code()) {
         (Err(NoResult::Refused(faults)), _) => told(Err(NoResult::Refused(faults))),
         (_, Some(code)) => {
             say(Level::Warning, "wirescope: stopped: what had no name yet is gone");
@@ -133,7 +138,7 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let settings = Settings::default();
     let mut faults = Faults::new(&settings);
     let words = SpanWords { from: args.from.as_deref(), to: args.to.as_deref(), ..SpanWords::default() };
-    let span = words.read(&mut faults);
+    let span = reading::span(&words, &mut faults);
     let format = match args.format.as_deref() {
         Some("pcap") => Format::Pcap,
         Some("hpcap") => Format::Hpcap,
@@ -152,9 +157,10 @@ fn understand(args: &ExportArgs) -> Result<Asked, Vec<Fault>> {
     let filter = Filter::compile("", VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
-            let (captures, around, means) = (None, None, Means::default().ready(1));
+            let (captures, instance, around, means) = (None, None, None, Means::default().ready(1));
             let (explain, counts_only) = (false, false);
-            let wanted = Wanted { stores, captures, span, filter, around, means, explain, counts_only };
+            let wanted =
+                Wanted { stores, captures, instance, span, filter, around, means, explain, counts_only };
             Ok(Asked { wanted, format, split, output })
         }
         _ => Err(faults.into_vec()),
@@ -290,9 +296,9 @@ struct Done {
 }
 
 /// Reads and writes.
-fn write(asked: Asked, stop: &Arc<AtomicBool>) -> Result<Done, NoResult> {
+fn write(asked: Asked, instance: Option<answer::Asked>, stop: &Arc<AtomicBool>) -> Result<Done, NoResult> {
     let Asked { wanted, format, split, output } = asked;
-    let mut answer = Answer::begin(wanted, stop)?;
+    let mut answer = Answer::of(wanted, instance, stop)?;
     if let Output::New { folder, name: base, alike } = &output {
         let types = answer.link_types();
         let taken = alike.iter().find(|name| Export::names((base, name), types, format, split));
@@ -348,8 +354,8 @@ fn pass(
     let of_pipe = |error| NoResult::Failed(Fault::of_thing("standard output").error(&error));
     let target = match output {
         Output::New { folder, name, .. } => Target::Files(folder, name.clone()),
-        Output::Pipe(file, _) => Target::Pipe(file.try_clone().map_err(of_pipe)?),
-        Output::Stdout => Target::Pipe(stdout().map_err(of_pipe)?),
+        Output::Pipe(file, _) => Target::Pipe(Box::new(file.try_clone().map_err(of_pipe)?)),
+        Output::Stdout => Target::Pipe(Box::new(stdout().map_err(of_pipe)?)),
     };
     let export = Export::new(target, format, split, answer.question(), answer.interfaces(), answer.losses());
     let mut consumer = Exporting { export, stop: stop.clone(), flushed: Instant::now() };

@@ -5,32 +5,29 @@
 //! 2. All rights are given up but reading the stores and writing the output.
 //! 3. What goes into a file or a pipe goes the way of an export. All else comes from the same answer, in words.
 
-mod line;
-mod lines;
-mod steps;
-mod sum;
-mod top;
-
-use crate::answer::{Answer, Around, Captures, Wanted};
+use crate::answer::{self, Answer, Captures, Instance, Wanted};
 use crate::args::QueryArgs;
 use crate::export::{self, Asked};
-use crate::plan::faults::{Faults, bad, such_as};
+use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending};
 use crate::reading::means::MeansWords;
-use crate::reading::{self, SpanWords, Stop, window};
+use crate::reading::{self, Stop, window};
 use crate::speech::{self, Level, say};
 use crate::stdio::warn_of_closed_stdout;
-use crate::words::{counted, number, span};
+use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, told};
 use console::Term;
 use jiff::tz::TimeZone;
-use lines::{Each, Lines};
+use scope_answer::around::{AFTER_NS, BEFORE_NS};
+use scope_answer::words::{self, around_ns};
+use scope_answer::{
+    Around, Each, Form, FormWords, LIMIT, LIMIT_OF_TOP, Lines, SpanWords, Steps, Sum, Top, steps,
+};
 use scope_config::Settings;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, FilterEngine, FilterError, VlanRule};
 use scope_packet::LinkType;
 use scope_spelling::printable::json_line;
-use scope_spelling::values::parse_duration_ns;
 use scope_store::export::{Format, left_out_by};
 use scope_store::listing;
 use scope_store::timeline::Span;
@@ -39,21 +36,12 @@ use scope_store::volume::Store;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use steps::Steps;
-use sum::Sum;
-use top::{By, Top};
 
-/// Lines of a table of packets, and of a top list, unless another number is given.
-const LIMIT: u64 = 50;
-const LIMIT_OF_TOP: u64 = 20;
-/// How long before and behind a packet others are wanted, unless something else is said: as with a run's dumps.
-const BEFORE_NS: i64 = 30_000_000_000;
-const AFTER_NS: i64 = 10_000_000_000;
 /// Columns where no terminal says how many it has.
 const COLUMNS: usize = 80;
 /// Of the memory for packets the part that a top list takes.
@@ -81,20 +69,18 @@ enum Question {
 /// An answer in words, or in JSON.
 struct Text {
     wanted: Wanted,
-    form: Form,
+    form: Shown,
     is_json: bool,
     limit: Option<u64>,
 }
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Shown {
     /// A line for each packet, or an object.
     Packets,
-    Count,
-    Top(By),
-    /// By steps of so many ns.
-    Timeline(Option<i64>),
+    /// Another form.
+    Form(Form),
 }
 
 /// Answers. Exit codes: 0 all that is stored of it was given, 1 something couldn't be read or written, 2
@@ -117,10 +103,18 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     };
     let means = words.read(&mut faults);
     let stores = reading::stores(&args.store, &mut faults);
-    if args.store.is_empty() && args.read.is_empty() {
+    if args.store.is_empty() && args.read.is_empty() && args.control.is_none() {
         let fault = Fault::of("store").missing().cause("nothing is named that could be asked");
         let (store, file) = (Setting::of("store").example("DIR"), Setting::of("read").example("FILE"));
-        faults.add(fault.remedy(sentence!["name a store: ", store, ", or a capture file: ", file]));
+        let control = Setting::of("control").example("PATH");
+        faults.add(fault.remedy(sentence![
+            "name a store: ",
+            store,
+            ", a capture file: ",
+            file,
+            ", or the socket of an instance: ",
+            control
+        ]));
     }
     let captures = match args.read.is_empty() {
         true => None,
@@ -134,9 +128,11 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     };
     let (span, around) = when(args, &mut faults);
     let link_types = link_types(&stores).map_err(|fault| faults.add(fault)).unwrap_or_default();
-    let more: &[LinkType] = if args.read.is_empty() { &[] } else { &LINK_TYPES };
+    // What an instance has it knows itself.
+    let is_unknown = !args.read.is_empty() || args.control.is_some();
+    let more: &[LinkType] = if is_unknown { &LINK_TYPES } else { &[] };
     let link_types = [&link_types[..], more].concat();
-    let known = (&link_types[..], args.read.is_empty());
+    let known = (&link_types[..], !is_unknown);
     let filter = compile(&args.expression.join(" "), None, known, &mut faults);
     let around = around.and_then(|(text, before_ns, after_ns)| {
         let filter = compile(text, Some("around"), known, &mut faults)?;
@@ -153,9 +149,11 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     };
     refuse_own_input(&args.read, &mut faults);
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(faults.into_vec()) };
+    let instance = args.control.as_deref().map(|path| Instance::new(path, span, &filter, around.as_ref()));
+    let instance = instance.transpose().map_err(|fault| vec![fault])?;
     let means = means.ready(1 + usize::from(around.is_some()));
-    let (explain, counts_only) = (args.explain, form == Some(Form::Count));
-    let wanted = Wanted { stores, captures, span, filter, around, means, explain, counts_only };
+    let (explain, counts_only) = (args.explain, form == Some(Shown::Form(Form::Count)));
+    let wanted = Wanted { stores, captures, instance, span, filter, around, means, explain, counts_only };
     match (form, output) {
         (Some(form), _) => Ok(Question::Text(Text { wanted, form, is_json, limit: args.limit })),
         (None, Some(output)) => {
@@ -191,35 +189,17 @@ fn when<'a>(args: &'a QueryArgs, faults: &mut Faults<'_>) -> (Span, Option<(&'a 
         at: args.at.as_deref(),
         within: args.within.as_deref(),
     };
-    let mut span = words.read(faults);
+    let mut span = reading::span(&words, faults);
     let (dump, around) = (args.around_dump.as_deref(), args.around.as_deref());
-    let mut duration = |key: &'static str, text: &Option<String>, usual_ns: i64| {
-        let Some(text) = text else { return usual_ns };
-        if dump.is_none() && around.is_none() {
-            let fault = Fault::of(key)
-                .with_value(text)
-                .cause("it says how far around what, and nothing says around what");
-            let (around, at) = (Setting::of("around").example("EXPR"), Setting::of("at").example("TIME"));
-            faults.add(fault.remedy(sentence![
-                "add ",
-                around,
-                ", or give a span: ",
-                at,
-                " ",
-                Setting::of("within").example("30s")
-            ]));
-        }
-        parse_duration_ns(text).unwrap_or_else(|wrong| {
-            faults.add(bad(Fault::of(key), wrong).remedy(such_as(key, "10s")));
-            0
-        })
-    };
-    let (before_ns, after_ns) = match around {
-        Some(_) => (BEFORE_NS, AFTER_NS),
-        None => (0, 0),
-    };
-    let before_ns = duration("before", &args.before, before_ns);
-    let after_ns = duration("after", &args.after, after_ns);
+    let usual_ns = if around.is_some() { (BEFORE_NS, AFTER_NS) } else { (0, 0) };
+    let mut found = Vec::new();
+    let (before_ns, after_ns) = around_ns(
+        (args.before.as_deref(), usual_ns.0),
+        (args.after.as_deref(), usual_ns.1),
+        dump.is_some() || around.is_some(),
+        &mut found,
+    );
+    found.into_iter().for_each(|fault| faults.add(fault));
     match dump.map(window::of_dump) {
         Some(Ok(window)) => {
             span = Span {
@@ -268,46 +248,21 @@ fn compile(
 }
 
 /// The form of the answer, if that isn't a capture, and whether it is JSON.
-fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Form>, bool) {
+fn form(args: &QueryArgs, faults: &mut Faults<'_>) -> (Option<Shown>, bool) {
     let is_json = args.format.as_deref() == Some("json");
-    let top = args.top.as_deref().map(|word| {
-        By::of(word).unwrap_or_else(|| {
-            let fault = Fault::of("top").value(word, "is nothing that is compared");
-            faults.add(fault.remedy(format!("write one of: {}", By::WORDS.join(", "))));
-            By::Host
-        })
-    });
-    if let Some(text) = args.step.as_deref().filter(|_| !args.timeline) {
-        let fault = Fault::of("step").with_value(text).cause("only a timeline has steps");
-        faults.add(fault.remedy(sentence!["add ", Setting::of("timeline"), ", or omit it"]));
-    }
-    let step_ns = args.step.as_deref().and_then(|text| match parse_duration_ns(text) {
-        Ok(ns @ 1..) => Some(ns),
-        Ok(_) => {
-            faults.add(Fault::of("step").value(text, "is no length").remedy(such_as("step", "1s")));
-            None
-        }
-        Err(wrong) => {
-            faults.add(bad(Fault::of("step"), wrong).remedy(such_as("step", "1s")));
-            None
-        }
-    });
-    let form = match (args.count, top, args.timeline) {
-        (true, _, _) => Some(Form::Count),
-        (_, Some(by), _) => Some(Form::Top(by)),
-        (_, _, true) => Some(Form::Timeline(step_ns)),
-        _ if is_json => Some(Form::Packets),
-        _ if args.write.is_none() && args.format.is_none() && io::stdout().is_terminal() => {
-            Some(Form::Packets)
-        }
-        _ => None,
-    };
+    let (count, timeline) = (args.count, args.timeline);
+    let words = FormWords { count, top: args.top.as_deref(), timeline, step: args.step.as_deref() };
+    let mut found = Vec::new();
+    let form = words.read(&mut found);
+    found.into_iter().for_each(|fault| faults.add(fault));
+    let is_table = args.write.is_none() && args.format.is_none() && io::stdout().is_terminal();
+    let form = form.map(Shown::Form).or((is_json || is_table).then_some(Shown::Packets));
     if let (None, Some(limit)) = (form, args.limit) {
         let fault = Fault::of("limit").with_value(limit.to_string()).cause("a capture has all packets");
         let json = Setting::of("format").example("json");
         faults.add(fault.remedy(sentence!["omit it, or give ", json, " for a line each"]));
     }
-    if args.json && matches!(form, None | Some(Form::Packets)) {
+    if args.json && matches!(form, None | Some(Shown::Packets)) {
         let fault = Fault::of("json").cause("is the form of a count, a top list or a timeline");
         faults.add(fault.remedy(sentence!["give ", Setting::of("format").example("json"), " for packets"]));
     }
@@ -341,10 +296,14 @@ fn answer(text: Text) -> u8 {
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
     let Some(_turn) = text.wanted.turn(&stop.flag) else { return stop.code().unwrap_or(UNDONE) };
-    if let Err(fault) = reading::give_up_rights(&text.wanted.stores, None) {
+    let asked = match text.wanted.ask() {
+        Ok(asked) => asked,
+        Err(no) => return told(Err(no)),
+    };
+    if let Err(fault) = text.wanted.give_up_rights(None) {
         return told(Err(NoResult::Refused(vec![fault])));
     }
-    let said = match say_it(text, &stop.flag) {
+    let said = match say_it(text, asked, &stop.flag) {
         Ok(said) => said,
         Err(refused @ NoResult::Refused(_)) => return told(Err(refused)),
         Err(failed) => return stop.code().unwrap_or_else(|| told(Err(failed))),
@@ -379,21 +338,21 @@ struct Said {
     written: io::Result<()>,
 }
 
-fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
+fn say_it(text: Text, asked: Option<answer::Asked>, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
     let Text { wanted, form, is_json, limit } = text;
     let memory_bytes = wanted.means.memory_bytes;
-    let mut answer = Answer::begin(wanted, stop)?;
+    let mut answer = Answer::of(wanted, asked, stop)?;
     match form {
-        Form::Packets => packets(&mut answer, is_json, limit, stop),
-        Form::Count => {
-            let mut lines = Lines::new(Each::Nothing, 0, answer.interfaces(), stop.clone());
+        Shown::Packets => packets(&mut answer, is_json, limit, stop),
+        Shown::Form(Form::Count) => {
+            let mut lines = lines((Each::Nothing, 0), &answer, stop);
             answer.read(&mut lines, true);
             let mut sum = lines.sum;
             drop(lines);
             sum.count(&answer.counted());
             Ok(end(&answer, &sum, is_json, String::new(), Map::new()))
         }
-        Form::Top(by) => {
+        Shown::Form(Form::Top(by)) => {
             let limit = usize::try_from(limit.unwrap_or(LIMIT_OF_TOP)).unwrap_or(usize::MAX);
             let mut top = Top::new(by, memory_bytes / PART_OF_TOP);
             answer.read(&mut top, true);
@@ -403,12 +362,10 @@ fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
             };
             Ok(end(&answer, &top.sum, is_json, words, json))
         }
-        Form::Timeline(step_ns) => {
+        Shown::Form(Form::Timeline(step_ns)) => {
             let extent = extent(&answer, step_ns);
-            let usual_ns = steps::chosen(extent.unwrap_or((0, 0)), steps::ROWS);
-            let step_ns = step_ns.unwrap_or(usual_ns);
-            refuse_many(extent, step_ns)?;
-            let mut steps = Steps::new(step_ns, extent);
+            let step_ns = words::step_ns(step_ns, extent).map_err(|fault| NoResult::Refused(vec![fault]))?;
+            let mut steps = Steps::new(step_ns, extent, TimeZone::system());
             answer.read(&mut steps, true);
             steps.finish(&answer.gaps());
             let (words, json) = match is_json {
@@ -424,9 +381,17 @@ fn say_it(text: Text, stop: &Arc<AtomicBool>) -> Result<Said, NoResult> {
 /// else where there may be packets of it.
 fn extent(answer: &Answer, step_ns: Option<i64>) -> Option<(i64, i64)> {
     let known = answer.extent()?;
-    let asked = answer.asked(known);
-    let fits = step_ns.is_none_or(|step_ns| steps::count(asked, step_ns) <= steps::STEPS_MAX);
-    Some(if fits { asked } else { known })
+    Some(steps::shown(known, answer.asked(known), step_ns))
+}
+
+/// Lines on standard output.
+fn lines(
+    what: (Each, u64),
+    answer: &Answer,
+    stop: &Arc<AtomicBool>,
+) -> Lines<BufWriter<StdoutLock<'static>>> {
+    let out = BufWriter::new(io::stdout().lock());
+    Lines::new(out, what, TimeZone::system(), answer.interfaces(), stop.clone())
 }
 
 /// Packets, a line or an object each.
@@ -440,7 +405,7 @@ fn packets(
         true => (Each::Object, limit.unwrap_or(u64::MAX)),
         false => (Each::Line, limit.unwrap_or(LIMIT)),
     };
-    let mut lines = Lines::new(each, limit, answer.interfaces(), stop.clone());
+    let mut lines = lines((each, limit), answer, stop);
     answer.read(&mut lines, false);
     let (sum, more) = (lines.sum, lines.more());
     let written = lines.finish();
@@ -478,35 +443,6 @@ fn lacks(answer: &Answer) -> String {
     let restricted: Vec<String> = answer.partial().into_iter().chain(filters).collect();
     let missing = export::missing_words(&answer.gaps(), !restricted.is_empty());
     restricted.into_iter().chain([missing]).map(|line| format!("{line}\n")).collect()
-}
-
-/// More steps than anybody reads, told before packets are read.
-fn refuse_many(extent: Option<(i64, i64)>, step_ns: i64) -> Result<(), NoResult> {
-    let Some(extent) = extent else { return Ok(()) };
-    let steps = steps::count(extent, step_ns);
-    if steps <= steps::STEPS_MAX {
-        return Ok(());
-    }
-    let fits_ns = steps::chosen(extent, steps::STEPS_MAX as usize);
-    let cause = format!(
-        "steps of {} make {} of them, more than {}",
-        span(step_ns),
-        number(steps as u64),
-        number(steps::STEPS_MAX as u64)
-    );
-    let longer = Setting::of("step").example(typed(fits_ns));
-    let remedy = sentence!["lengthen them, e.g. ", longer, ", or shorten the span"];
-    Err(NoResult::Refused(vec![Fault::of("step").cause(cause).remedy(remedy)]))
-}
-
-/// A length of time as it is typed.
-fn typed(ns: i64) -> String {
-    let units =
-        [(86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s")];
-    let fine = [(1_000_000, "ms"), (1_000, "us")];
-    let unit = units.into_iter().chain(fine).find(|(length, _)| ns % length == 0);
-    let (length, name) = unit.unwrap_or((1, "ns"));
-    format!("{}{name}", ns / length)
 }
 
 /// Columns of the terminal that standard output is.

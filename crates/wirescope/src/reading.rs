@@ -8,11 +8,11 @@ use crate::plan::faults::Faults;
 use crate::speech::{Level, say};
 use crate::words::{counted, size};
 use jiff::tz::TimeZone;
+use scope_answer::SpanWords;
 use scope_events::now_ns;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::Fault;
 use scope_folder::Folder;
 use scope_spelling::moment::Here;
-use scope_spelling::values::parse_duration_ns;
 use scope_store::Listing;
 use scope_store::listing::{self, Keys, ListingWork, Wanted};
 use scope_store::timeline::{Span, Work};
@@ -30,73 +30,18 @@ use std::time::Instant;
 /// that reads packets.
 const LISTERS_A_THREAD: usize = 4;
 
-/// A span as the command line has it: its two ends, or a time and how far around it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SpanWords<'a> {
-    /// `--from`.
-    pub from: Option<&'a str>,
-    /// `--to`.
-    pub to: Option<&'a str>,
-    /// `--at`.
-    pub at: Option<&'a str>,
-    /// `--within`.
-    pub within: Option<&'a str>,
-}
-
-impl SpanWords<'_> {
-    /// The span; what isn't given has no end there. Times without a zone are this system's, which is said.
-    pub fn read(&self, faults: &mut Faults<'_>) -> Span {
-        let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
-        let mut is_local = false;
-        let mut time = |key: &'static str, text: Option<&str>, faults: &mut Faults<'_>| match here.read(text?)
-        {
-            Ok(moment) => {
-                is_local |= moment.is_local;
-                Some(moment.time_ns)
-            }
-            Err(bad) => {
-                faults.add(Fault::of(key).with_value(bad.value).cause(bad.cause).remedy(bad.remedy));
-                None
-            }
-        };
-        let mut span = Span {
-            from_ns: time("from", self.from, faults).unwrap_or(0),
-            to_ns: time("to", self.to, faults).unwrap_or(i64::MAX),
-        };
-        if let Some(at_ns) = time("at", self.at, faults)
-            && let Some(within_ns) = self.within_ns(faults)
-        {
-            span = Span { from_ns: at_ns.saturating_sub(within_ns), to_ns: at_ns.saturating_add(within_ns) };
-        }
-        if span.to_ns < span.from_ns {
-            let fault = Fault::of("to").cause("the span ends before it begins");
-            faults.add(fault.remedy(sentence!["exchange it with ", Setting::of("from")]));
-        }
-        if is_local && faults.is_empty() {
-            let zone = here.zone_name();
-            let words = format!("wirescope: times without a zone were taken in that of this system: {zone}");
-            say(Level::Info, &words);
-        }
-        span
+/// The span that is typed; what isn't given has no end there. Times without a zone are this system's, which is said.
+pub fn span(words: &SpanWords<'_>, faults: &mut Faults<'_>) -> Span {
+    let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
+    let mut found = Vec::new();
+    let (span, is_local) = words.read(&here, &mut found);
+    found.into_iter().for_each(|fault| faults.add(fault));
+    if is_local && faults.is_empty() {
+        let zone = here.zone_name();
+        let words = format!("wirescope: times without a zone were taken in that of this system: {zone}");
+        say(Level::Info, &words);
     }
-
-    /// How far around a time.
-    fn within_ns(&self, faults: &mut Faults<'_>) -> Option<i64> {
-        let Some(text) = self.within else {
-            let fault = Fault::of("at").with_value(self.at.unwrap_or_default());
-            let within = Setting::of("within").example("30s");
-            faults.add(fault.cause("a time alone is no span").remedy(sentence!["give ", within, " with it"]));
-            return None;
-        };
-        match parse_duration_ns(text) {
-            Ok(ns) => Some(ns),
-            Err(bad) => {
-                faults
-                    .add(Fault::of("within").with_value(bad.value).cause(bad.cause).remedy("write e.g. 30s"));
-                None
-            }
-        }
-    }
+    span
 }
 
 /// Opens the stores of these folders, each once.
@@ -135,15 +80,21 @@ fn is_inside(folder: &Path, store: &Path) -> bool {
     folder.ok().zip(store.ok()).is_some_and(|(folder, store)| folder.starts_with(store))
 }
 
-/// Before a byte of the stores is parsed: what stays is reading them, and making files in `output`.
+/// Before a byte of the stores is parsed: what stays is reading them, and making files in `output`; or, where it `listens`,
+/// what comes at a socket that is connected already.
 ///
 /// # Errors
 /// The system refuses it.
-pub fn give_up_rights(stores: &[(Store, PathBuf)], output: Option<&Folder>) -> Result<(), Fault> {
+pub fn give_up_rights(
+    stores: &[(Store, PathBuf)],
+    output: Option<&Folder>,
+    listens: bool,
+) -> Result<(), Fault> {
     let paths: Vec<&Path> = stores.iter().map(|(_, path)| path.as_path()).collect();
-    let kept = match output {
-        Some(folder) => scope_rights::keep_to_reading_and_making(&paths, folder),
-        None => scope_rights::keep_to_reading(&paths),
+    let kept = match (listens, output) {
+        (true, output) => scope_rights::keep_to_listening(output),
+        (false, Some(folder)) => scope_rights::keep_to_reading_and_making(&paths, folder),
+        (false, None) => scope_rights::keep_to_reading(&paths),
     };
     if let Some(lack) = kept.map_err(|error| error.fault())?.lack() {
         say(Level::Warning, &format!("wirescope: {lack}"));

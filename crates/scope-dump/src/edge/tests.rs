@@ -262,7 +262,7 @@ fn check(lanes: u32, past: u64, before: u64, future_ns: i64, meanwhile: u64, del
     let filter = Filter::compile("", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
     let scans = Scans::new(&ring, None);
     let request = Request {
-        era: 0,
+        era: Some(0),
         from_ns,
         hit_ns,
         reader: scans.join(&filter),
@@ -272,7 +272,8 @@ fn check(lanes: u32, past: u64, before: u64, future_ns: i64, meanwhile: u64, del
     };
     let timeline = RingTimeline::new(&ring, &pins, request);
     let model = Model { bench: bench.clone(), deleted, asked: RefCell::default() };
-    let wanted = Wanted { era: 0, from_ns, hit_ns, filter: filter.clone(), inexact: true };
+    let terms = Terms::default();
+    let wanted = Wanted { era: Some(0), from_ns, hit_ns, filter: filter.clone(), inexact: true, terms };
     let mut edge = Edge::new(&ring, timeline, &model, wanted);
     let mut selection = Selection::new(filter, FilterEngine::Interpreter, from_ns, None, &Arc::default());
     let mut notes = Notes { bench: bench.clone(), meanwhile, places: Vec::new() };
@@ -318,5 +319,84 @@ proptest! {
         meanwhile in prop_oneof![Just(0u64), 0u64..200], deleted in prop_oneof![Just(0u64), 0u64..600],
         dice in any::<u64>()) {
         check(lanes, past, before, future_ns, meanwhile, deleted, dice);
+    }
+}
+
+/// A question about the last `before` ns up to now, with a filter and one that whoever asks is bound to, of a ring that
+/// turns meanwhile.
+fn check_question(
+    (lanes, past, before): (u32, u64, u64),
+    (meanwhile, deleted, dice): (u64, u64, u64),
+    (filter, bound): (&str, Option<&str>),
+    wanted_too: fn(u32, u64) -> bool,
+) {
+    let bench = Rc::new(RefCell::new(Bench::new(lanes, 16 * u64::from(lanes), dice)));
+    bench.borrow_mut().feed(past);
+    let ring = bench.borrow().ring.clone();
+    let to_ns = bench.borrow().now_ns;
+    let from_ns = (to_ns - before as i64).max(1);
+    let compile = |text: &str| Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
+    let scans = Scans::new(&ring, None);
+    let request = Request {
+        era: None,
+        from_ns,
+        hit_ns: to_ns,
+        reader: scans.join_alone(),
+        patience: None,
+        clock: Arc::new(SystemClock::new()),
+        progress: Arc::new(Progress::default()),
+    };
+    let mut timeline = RingTimeline::new(&ring, &FirstPins::none(&ring), request);
+    timeline.settle(to_ns);
+    let model = Model { bench: bench.clone(), deleted, asked: RefCell::default() };
+    let terms = Terms { to_ns, by_time: true, ..Terms::default() };
+    let (filter, bound) = (compile(filter), bound.map(compile));
+    let wanted = Wanted { era: None, from_ns, hit_ns: to_ns, filter: filter.clone(), inexact: true, terms };
+    let mut edge = Edge::new(&ring, timeline, &model, wanted);
+    let selection = Selection::new(filter, FilterEngine::Interpreter, from_ns, None, &Arc::default());
+    let mut selection = selection.bound_to(bound);
+    let mut notes = Notes { bench: bench.clone(), meanwhile, places: Vec::new() };
+    edge.settle(to_ns);
+    bench.borrow_mut().feed(meanwhile * 3);
+    selection.round(&mut edge, Round { to_ns, settled_ns: i64::MAX, last: true }, &mut notes);
+    edge.end();
+    assert_eq!(ring.budget().taken(), 0);
+    let about = format!("{lanes} {past} {before} {meanwhile} {deleted} {dice}");
+    assert!(notes.places.is_sorted(), "{about}: in order");
+    let places: BTreeSet<_> = notes.places.iter().copied().collect();
+    assert_eq!(places.len(), notes.places.len(), "{about}: each packet once");
+    let came = &bench.borrow().came;
+    let is_wanted = |(&(lane, number), at): &(&(u32, u64), &i64)| {
+        (from_ns..=to_ns).contains(*at) && wanted_too(lane, number)
+    };
+    let all: BTreeSet<(i64, u32, u64)> =
+        came.iter().filter(is_wanted).map(|(&(lane, number), &at)| (at, lane, number)).collect();
+    assert!(places.is_subset(&all), "{about}: a packet too much");
+    let missing: Vec<_> = all.difference(&places).collect();
+    assert!(missing.iter().all(|(_, _, number)| *number < deleted), "{about}: {missing:?}");
+    let gaps = selection.missing(&edge, to_ns);
+    let gaps = gaps.iter().filter(|gap| gap.reason == GapReason::Deleted);
+    let most: u64 = gaps.map(|gap| gap.lost_max.unwrap()).sum();
+    assert!(missing.len() as u64 <= most, "{about}: {most} {}", missing.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn a_question_has_each_packet_once_and_in_order_however_the_ring_turns(
+        lanes in 1u32..4, past in 0u64..3000, before in 0u64..4000,
+        meanwhile in prop_oneof![Just(0u64), 0u64..200], deleted in prop_oneof![Just(0u64), 0u64..600],
+        dice in any::<u64>()) {
+        check_question((lanes, past, before), (meanwhile, deleted, dice), ("", None), |_, _| true);
+    }
+}
+
+#[test]
+fn a_bound_question_has_only_packets_that_both_filters_match() {
+    for dice in 1..20 {
+        let filters = ("ether[0] & 1 = 0", Some("ether[8] = 1"));
+        let wanted = |lane: u32, number: u64| number % 2 == 0 && lane == 1;
+        check_question((2, 2500, 4000), (50, 0, dice), filters, wanted);
+        check_question((2, 2500, 4000), (50, 0, dice), ("", Some("ether[8] = 1")), |lane, _| lane == 1);
     }
 }

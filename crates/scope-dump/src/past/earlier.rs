@@ -8,7 +8,7 @@
 //! stamped later than this one began is another era's, as behind a step of the clock in one run.
 
 use super::part::{Kind, OfStores};
-use super::{Keyed, LaneKey, Listings, Past, Question, of_store, unread};
+use super::{Keyed, LaneKey, Listings, Past, Question, Terms, of_store, unread};
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
 use scope_ring::{Piece, Timeline};
 use scope_store::StoreTimeline;
@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 /// Packets of earlier runs.
 pub(super) struct Earlier {
     begin_ns: i64,
+    /// The last time of which packets are wanted.
+    end_ns: i64,
     /// What is known before anything is read: where no run was going, what was deleted, left out or isn't here.
     gaps: Vec<Gap>,
     heard_ns: i64,
@@ -41,7 +43,10 @@ impl Past {
         begin_ns: i64,
         stores: Listings,
     ) -> Option<OfStores<'a, Earlier>> {
-        let span = Span { from_ns: question.from_ns, to_ns: begin_ns.saturating_sub(1) };
+        let Terms { to_ns, by_time, .. } = *question.terms;
+        // Behind this run's begin earlier ones lack nothing: this run answers for what is there.
+        let span = Span { from_ns: question.from_ns, to_ns: to_ns.min(begin_ns.saturating_sub(1)) };
+        let wanted = if by_time { Span { to_ns, ..span } } else { span };
         let files = || stores.iter().flat_map(|(_, listing)| &listing.files);
         let contents = || files().filter_map(|file| file.contents.as_ref().ok());
         let runs = runs(contents(), stores.iter().flat_map(|(_, listing)| &listing.passed));
@@ -52,12 +57,12 @@ impl Past {
             let until_ns = runs.values().map(|run| run.span_ns.1).max();
             self.earlier_until_ns.store(until_ns.unwrap_or(i64::MIN), Ordering::Relaxed);
         }
-        let touches = |(min_ns, max_ns): (i64, i64)| min_ns <= span.to_ns && max_ns >= span.from_ns;
-        let is_unread = |file: &Listed| file.contents.is_err() && file.name.first_ns() <= span.to_ns;
+        let touches = |(min_ns, max_ns): (i64, i64)| min_ns <= wanted.to_ns && max_ns >= wanted.from_ns;
+        let is_unread = |file: &Listed| file.contents.is_err() && file.name.first_ns() <= wanted.to_ns;
         let has_any = runs.values().any(|run| touches(run.span_ns))
             || files().any(is_unread)
             || stores.iter().any(|(_, listing)| !listing.unread.is_empty());
-        if span.to_ns < span.from_ns || !has_any {
+        if wanted.to_ns < wanted.from_ns || !has_any {
             return None;
         }
         let mut gaps = between(&runs, span);
@@ -66,7 +71,7 @@ impl Past {
             for foot in contents.segments.iter().map(|segment| &segment.foot) {
                 let of_window = touches((foot.min_ns, foot.max_ns)) && foot.left_out.packets > 0;
                 if of_window && told.insert(foot.id()) {
-                    let (from_ns, to_ns) = (foot.min_ns.max(span.from_ns), foot.max_ns.min(span.to_ns));
+                    let (from_ns, to_ns) = (foot.min_ns.max(wanted.from_ns), foot.max_ns.min(wanted.to_ns));
                     let (reason, lost_max) = (GapReason::LeftOut, Some(foot.left_out.packets));
                     gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max });
                 }
@@ -74,7 +79,7 @@ impl Past {
         }
         let mut set_back: Option<(i64, u64)> = None;
         for foot in contents().flat_map(|contents| &contents.segments).map(|segment| &segment.foot) {
-            if foot.packets > 0 && foot.max_ns >= begin_ns {
+            if foot.packets > 0 && foot.max_ns >= begin_ns && !by_time {
                 let (max_ns, packets) = set_back.unwrap_or((foot.max_ns, 0));
                 set_back = Some((max_ns.max(foot.max_ns), packets + u64::from(foot.packets)));
             }
@@ -85,11 +90,12 @@ impl Past {
             Gap { from_ns: begin_ns, to_ns, reason, lost_min: 0, lost_max }
         }));
         let keys = Keyed { filter: question.filter.clone(), by_keys: question.by_keys };
-        let timeline = StoreTimeline::new(stores, span, Arc::new(keys), self.means(), Arc::default());
+        let means = self.means(question.terms);
+        let timeline = StoreTimeline::new(stores, wanted, Arc::new(keys), means, question.terms.stop.clone());
         for (partial, most) in timeline.partial() {
             let touched = runs.get(&partial.run_id).filter(|run| touches(run.span_ns));
             gaps.extend(touched.map(|run| {
-                let (from_ns, to_ns) = (run.span_ns.0.max(span.from_ns), run.span_ns.1.min(span.to_ns));
+                let (from_ns, to_ns) = (run.span_ns.0.max(wanted.from_ns), run.span_ns.1.min(wanted.to_ns));
                 let lost_max = Some(*most).filter(|most| *most > 0);
                 Gap { from_ns, to_ns, reason: GapReason::NotStored, lost_min: 0, lost_max }
             }));
@@ -99,7 +105,8 @@ impl Past {
         self.describe(&interfaces, link_types.into_iter());
         let first_ns = runs.values().map(|run| run.span_ns.0).min().unwrap_or(begin_ns);
         let heard_ns = first_ns.max(span.from_ns);
-        Some(OfStores { past: self, timeline, kind: Earlier { begin_ns, gaps, heard_ns } })
+        let end_ns = if by_time { i64::MAX } else { begin_ns.saturating_sub(1) };
+        Some(OfStores { past: self, timeline, kind: Earlier { begin_ns, end_ns, gaps, heard_ns } })
     }
 }
 
@@ -173,7 +180,7 @@ impl Kind for Earlier {
     }
 
     fn missing(&self, timeline: &StoreTimeline, to_ns: i64) -> Vec<Gap> {
-        let missing = timeline.missing(to_ns.min(self.begin_ns.saturating_sub(1)));
+        let missing = timeline.missing(to_ns.min(self.end_ns));
         // What lies between runs is known better here: also behind the last one.
         let of_store = missing.into_iter().filter(|gap| !is_between(gap)).map(of_store);
         of_store.chain(self.gaps.iter().copied()).collect()

@@ -93,7 +93,7 @@ impl Past {
             let lacking = numbers.without(stored);
             answer.lacking.extend(lacking.spans().iter().map(|span| (lane, span.clone(), why(span))));
         }
-        let span = Span { from_ns: question.from_ns, to_ns: i64::MAX };
+        let span = Span { from_ns: question.from_ns, to_ns: question.terms.to_ns };
         let seams = question.seams.clone().unwrap_or_default();
         let cuts = Arc::new(Cuts {
             keyed: Keyed { filter: question.filter.clone(), by_keys: question.by_keys },
@@ -101,7 +101,13 @@ impl Past {
             inexact,
             at_seams: Mutex::new(AtSeams { seams, dropped: None }),
         });
-        let timeline = StoreTimeline::new(stores, span, cuts.clone(), self.means(), Arc::default());
+        let timeline = StoreTimeline::new(
+            stores,
+            span,
+            cuts.clone(),
+            self.means(question.terms),
+            question.terms.stop.clone(),
+        );
         let known = (timeline.missing(i64::MAX), timeline.damages().len());
         answer.parts.push(Box::new(OfStores { past: self, timeline, kind: Own { cuts, known } }));
         answer

@@ -190,7 +190,9 @@ fn check(seed: u64, lanes: u32, is_lossy: bool) -> Option<bool> {
     let recycled = &came[0][..ring.recycled_before(0) as usize];
     let (begin_ns, len) = (BEGIN_NS - 250_000, recycled.last().map_or(1, |last| last - BEGIN_NS + 250_000));
     let filter = scope_filter::Filter::compile("", VlanRule::default(), &[LinkType::ETHERNET]).unwrap();
+    let terms = Terms::default();
     let question = Question {
+        terms: &terms,
         from_ns: begin_ns + dice.below(len.max(1) as u64) as i64,
         numbers: &numbers,
         seams: None,

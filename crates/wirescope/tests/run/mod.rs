@@ -294,6 +294,20 @@ impl Started {
         path.file_name()?.to_str()?.parse().ok()
     }
 
+    /// The niceness of each of its threads with this name.
+    pub fn threads_named(&self, name: &str) -> Vec<i32> {
+        let entries =
+            std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a child that runs");
+        let nice = |path: PathBuf| {
+            let comm = std::fs::read_to_string(path.join("comm")).ok()?;
+            let stat = std::fs::read_to_string(path.join("stat")).ok()?;
+            // Behind the name in its brackets: state is field 3, niceness field 19.
+            let word = stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()?;
+            (comm.trim_end() == name).then_some(word)
+        };
+        entries.filter_map(|entry| nice(entry.ok()?.path())).collect()
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child of this process").is_some()

@@ -1,10 +1,10 @@
 //! What all packets of an answer come to, and what stands around every answer in words or JSON.
 
-use crate::words::{counted, size};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use scope_packet::Gap;
 use scope_packet::pcapng::PacketBlock;
+use scope_spelling::figures::{counted, size};
 use scope_spelling::time::iso;
 use scope_store::export::reason;
 use scope_store::timeline::Counted;
@@ -79,7 +79,8 @@ pub fn local(time_ns: i64, zone: &TimeZone) -> String {
     }
 }
 
-fn gap(gap: &Gap) -> Value {
+/// A gap as JSON.
+pub fn gap(gap: &Gap) -> Value {
     let to = (gap.to_ns != i64::MAX).then(|| iso(gap.to_ns));
     json!({
         "from": iso(gap.from_ns), "to": to, "reason": reason(gap.reason),

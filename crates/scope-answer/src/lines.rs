@@ -1,7 +1,7 @@
 //! Packets as they come: a line each, an object each, or only counted.
 
-use super::line::Line;
-use super::sum::{Sum, local};
+use crate::line::Line;
+use crate::sum::{Sum, local};
 use jiff::tz::TimeZone;
 use scope_dump::Consumer;
 use scope_dump::merge::Position;
@@ -9,9 +9,9 @@ use scope_packet::LinkType;
 use scope_packet::pcapng::PacketBlock;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
-use scope_store::timeline::StoreInterfaces;
+use scope_store::timeline::KnownInterfaces;
 use serde_json::{Map, Value, json};
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,10 +27,11 @@ pub enum Each {
 }
 
 /// Packets, said.
-pub struct Lines {
-    out: BufWriter<StdoutLock<'static>>,
+pub struct Lines<W> {
+    /// Where they go.
+    pub out: W,
     zone: TimeZone,
-    interfaces: Arc<StoreInterfaces>,
+    interfaces: Arc<dyn KnownInterfaces>,
     each: Each,
     limit: u64,
     /// What all of them come to.
@@ -39,19 +40,16 @@ pub struct Lines {
     stop: Arc<AtomicBool>,
 }
 
-impl Lines {
-    /// On standard output, of at most `limit` packets; `stop` is set when nobody takes them any more.
-    pub fn new(each: Each, limit: u64, interfaces: Arc<StoreInterfaces>, stop: Arc<AtomicBool>) -> Lines {
-        Lines {
-            out: BufWriter::new(io::stdout().lock()),
-            zone: TimeZone::system(),
-            interfaces,
-            each,
-            limit,
-            sum: Sum::default(),
-            error: None,
-            stop,
-        }
+impl<W: Write> Lines<W> {
+    /// Into `out`, of at most `limit` packets, with times in `zone`; `stop` is set when nobody takes them any more.
+    pub fn new(
+        out: W,
+        (each, limit): (Each, u64),
+        zone: TimeZone,
+        interfaces: Arc<dyn KnownInterfaces>,
+        stop: Arc<AtomicBool>,
+    ) -> Lines<W> {
+        Lines { out, zone, interfaces, each, limit, sum: Sum::default(), error: None, stop }
     }
 
     fn object(&self, lane: u32, link_type: LinkType, block: &PacketBlock<'_>) -> String {
@@ -83,7 +81,7 @@ impl Lines {
     }
 }
 
-impl Consumer for Lines {
+impl<W: Write> Consumer for Lines<W> {
     fn packet(&mut self, position: Position, link_type: LinkType, block: &[u8]) {
         let Some(block) = PacketBlock::first(block) else { return };
         self.sum.add(&block);

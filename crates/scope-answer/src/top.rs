@@ -9,14 +9,14 @@
 //! This is the space-saving algorithm (Metwally and others, 2005), with the smallest ones evicted together
 //! instead of one by one. Addresses are read from headers: the key column folds those of IPv6.
 
-use super::line::protocol_word;
-use super::sum::Sum;
-use crate::words::{number, size};
+use crate::line::protocol_word;
+use crate::sum::Sum;
 use scope_dump::Consumer;
 use scope_dump::merge::Position;
 use scope_packet::headers::Kind;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, LinkType};
+use scope_spelling::figures::{number, size};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

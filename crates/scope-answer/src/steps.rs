@@ -8,15 +8,16 @@
 //! hole. A gap that reaches over several steps may be in any of them: each lacks nothing of it at least, and all of
 //! it at most. A step without packets in which no run was going says so.
 
-use super::sum::{Sum, local};
-use crate::words::{number, size};
+use crate::sum::{Sum, local};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use scope_dump::Consumer;
 use scope_dump::merge::Position;
+use scope_fault::{Fault, Setting, sentence};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::time::NS_PER_SECOND;
 use scope_packet::{Gap, GapReason, LinkType};
+use scope_spelling::figures::{number, size, span};
 use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -55,6 +56,45 @@ pub fn count((from_ns, to_ns): (i64, i64), length_ns: i64) -> i64 {
     (to_ns.saturating_sub(from_ns) / length_ns).saturating_add(2)
 }
 
+/// What a timeline shows: the span that was `asked` for, as far as it has ends and steps of that length aren't too many;
+/// else where there may be packets of it.
+pub fn shown(known: (i64, i64), asked: (i64, i64), step_ns: Option<i64>) -> (i64, i64) {
+    let fits = step_ns.is_none_or(|step_ns| count(asked, step_ns) <= STEPS_MAX);
+    if fits { asked } else { known }
+}
+
+/// More steps than anybody reads, told before packets are read.
+///
+/// # Errors
+/// So many they are.
+pub fn refuse_many(extent: Option<(i64, i64)>, step_ns: i64) -> Result<(), Fault> {
+    let Some(extent) = extent else { return Ok(()) };
+    let steps = count(extent, step_ns);
+    if steps <= STEPS_MAX {
+        return Ok(());
+    }
+    let fits_ns = chosen(extent, STEPS_MAX as usize);
+    let cause = format!(
+        "steps of {} make {} of them, more than {}",
+        span(step_ns),
+        number(steps as u64),
+        number(STEPS_MAX as u64)
+    );
+    let longer = Setting::of("step").example(typed(fits_ns));
+    let remedy = sentence!["lengthen them, e.g. ", longer, ", or shorten the span"];
+    Err(Fault::of("step").cause(cause).remedy(remedy))
+}
+
+/// A length of time as it is typed.
+fn typed(ns: i64) -> String {
+    let units =
+        [(86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s")];
+    let fine = [(1_000_000, "ms"), (1_000, "us")];
+    let unit = units.into_iter().chain(fine).find(|(length, _)| ns % length == 0);
+    let (length, name) = unit.unwrap_or((1, "ns"));
+    format!("{}{name}", ns / length)
+}
+
 /// One step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
@@ -81,9 +121,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Steps of this length, at least all that `extent` touches.
-    pub fn new(length_ns: i64, extent: Option<(i64, i64)>) -> Steps {
-        let zone = TimeZone::system();
+    /// Steps of this length from midnight in `zone` on, at least all that `extent` touches.
+    pub fn new(length_ns: i64, extent: Option<(i64, i64)>, zone: TimeZone) -> Steps {
         let begin_ns = extent.map_or(0, |(from_ns, _)| from_ns);
         let begin = Timestamp::from_nanosecond(begin_ns.into()).unwrap_or(Timestamp::UNIX_EPOCH);
         let offset_ns = i64::from(zone.to_offset(begin).seconds()) * NS_PER_SECOND;
@@ -229,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_gap_over_several_steps_is_none_at_least_and_all_of_it_at_most_in_each() {
-        let mut steps = Steps { offset_ns: 0, zone: TimeZone::UTC, ..Steps::new(10, Some((0, 39))) };
+        let mut steps =
+            Steps { offset_ns: 0, zone: TimeZone::UTC, ..Steps::new(10, Some((0, 39)), TimeZone::UTC) };
         let gap = |from_ns, to_ns, lost| Gap {
             from_ns,
             to_ns,
