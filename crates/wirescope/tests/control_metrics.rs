@@ -94,6 +94,9 @@ fn metrics_come_in_both_forms_and_promtool_finds_nothing_wrong() {
 #[test]
 fn what_was_received_is_accounted_for_by_source_worker_lane_and_reason() {
     let running = running();
+    let is_stored =
+        |running: &Running| running.get("stores").body["stores"][0]["stored"]["packets"].as_u64() > Some(0);
+    wait_until("packets in the store", || is_stored(&running));
     let text = String::from_utf8(running.get("metrics").bytes).unwrap();
     let samples = samples(&text);
     let of = |name: &str| sum(&samples, &format!("wirescope_{name}"));
