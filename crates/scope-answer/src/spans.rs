@@ -34,6 +34,11 @@ impl Spans {
         self.0.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// From the begin of the first one to the end of the last one.
     pub fn hull(&self) -> Option<(i64, i64)> {
         Some((self.0.first()?.0, self.0.last()?.1))

@@ -391,7 +391,7 @@ struct Reading<'a, 'b> {
 impl Reading<'_, '_> {
     fn read(&mut self, consumer: &mut dyn Consumer) {
         match self.spans {
-            Some(spans) if spans.len() == 0 => {}
+            Some(spans) if spans.is_empty() => {}
             Some(spans) => self.answer.read(&mut Within { spans, consumer }),
             None => self.answer.read(consumer),
         }

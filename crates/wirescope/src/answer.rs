@@ -215,7 +215,7 @@ impl Answer {
                 let mut timeline = Joined::new(stores, captures, at_ns.clone());
                 let room_bytes = means.memory_bytes / PART_OF_SPANS;
                 let spans = hits(&mut timeline, around, span, (&at_ns, room_bytes), stop)?;
-                if spans.len() == 0 && !stop.load(Ordering::Relaxed) {
+                if spans.is_empty() && !stop.load(Ordering::Relaxed) {
                     let text = around.filter.text();
                     say(Level::Info, &format!("wirescope: around: no packet in the span matches: {text}"));
                 }
@@ -313,7 +313,7 @@ impl Answer {
 
     /// Reads its packets.
     pub fn read(&mut self, consumer: &mut dyn Consumer, is_shown: bool) {
-        let is_nothing = self.spans.as_ref().is_some_and(|spans| spans.len() == 0);
+        let is_nothing = self.spans.as_ref().is_some_and(|spans| spans.is_empty());
         if !is_nothing {
             let (from_ns, to_ns) = self.extent().unwrap_or_default();
             let at_ns = self.at_ns.clone();

@@ -366,8 +366,8 @@ fn check_question(
     let places: BTreeSet<_> = notes.places.iter().copied().collect();
     assert_eq!(places.len(), notes.places.len(), "{about}: each packet once");
     let came = &bench.borrow().came;
-    let is_wanted = |(&(lane, number), at): &(&(u32, u64), &i64)| {
-        (from_ns..=to_ns).contains(*at) && wanted_too(lane, number)
+    let is_wanted = |&(&(lane, number), at): &(&(u32, u64), &i64)| {
+        (from_ns..=to_ns).contains(at) && wanted_too(lane, number)
     };
     let all: BTreeSet<(i64, u32, u64)> =
         came.iter().filter(is_wanted).map(|(&(lane, number), &at)| (at, lane, number)).collect();
@@ -395,7 +395,7 @@ proptest! {
 fn a_bound_question_has_only_packets_that_both_filters_match() {
     for dice in 1..20 {
         let filters = ("ether[0] & 1 = 0", Some("ether[8] = 1"));
-        let wanted = |lane: u32, number: u64| number % 2 == 0 && lane == 1;
+        let wanted = |lane: u32, number: u64| number.is_multiple_of(2) && lane == 1;
         check_question((2, 2500, 4000), (50, 0, dice), filters, wanted);
         check_question((2, 2500, 4000), (50, 0, dice), ("", Some("ether[8] = 1")), |lane, _| lane == 1);
     }

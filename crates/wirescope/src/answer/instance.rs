@@ -34,6 +34,8 @@ use std::time::Duration;
 const RUN: [u8; 16] = [0xfe; 16];
 /// So long a read is waited for before it is looked whether the question was stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longer than any block that an instance writes, bytes.
+const BLOCK_BYTES_MAX: usize = 16 << 20;
 /// Options of an interface.
 const NAME: u16 = 2;
 const DESCRIPTION: u16 = 3;
@@ -288,7 +290,7 @@ impl InstanceTimeline {
             return None;
         }
         let len = le32(rest, 4) as usize;
-        if len < pcapng::BLOCK_BYTES_MIN || len % 4 != 0 {
+        if !(pcapng::BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&len) || !len.is_multiple_of(4) {
             self.broken("what comes is no pcapng");
             return None;
         }
