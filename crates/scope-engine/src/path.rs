@@ -22,6 +22,7 @@
 
 mod append;
 mod batch;
+mod lacks;
 mod parse;
 mod prefilter;
 mod triggers;
@@ -30,6 +31,7 @@ use crate::live_times::{LiveTimes, Taken};
 use crate::wiring::{Part, Shared};
 use append::{Append, Attached, Lost, WAIT_STEP};
 use batch::{Batch, LANES_MAX};
+use lacks::Lack;
 use parse::Parse;
 use prefilter::Prefilters;
 use scope_dump::HitPacket;
@@ -80,6 +82,8 @@ pub(crate) struct Path<'a> {
     comments: BTreeMap<usize, Vec<String>>,
     /// No packet is wanted any more: the run has its dumps.
     enough: bool,
+    /// What capture files say that they lack, and no segment says yet.
+    lacks: Vec<Lack>,
 }
 
 impl<'a> Path<'a> {
@@ -114,6 +118,7 @@ impl<'a> Path<'a> {
             begun_ns: i64::MAX,
             comments: BTreeMap::new(),
             enough: false,
+            lacks: Vec::new(),
         }
     }
 
@@ -163,6 +168,9 @@ impl<'a> Path<'a> {
     /// before the losses up to it are known.
     pub(crate) fn commit(&mut self) {
         self.batches = 0;
+        if !self.lacks.is_empty() {
+            self.note_lacks(&[]);
+        }
         for lane in &mut self.append.lanes {
             lane.writer.commit();
         }
@@ -354,12 +362,49 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// The lane that the packets of a port go into, if it is open by now.
+    fn lane_of(&self, port: usize) -> Option<usize> {
+        let interface = &self.append.ports.get(port)?.interface;
+        let group = self.parts.get(interface.part as usize).map(|part| part.group).unwrap_or_default();
+        let same =
+            |lane: &append::Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
+        self.append.lanes.iter().position(same)
+    }
+
+    /// Has the segments of their lanes say what capture files say that they lack, in front of these packets.
+    #[cold]
+    fn note_lacks(&mut self, packets: &[Packet<'_>]) {
+        let together = lacks::fit_into_one(packets, self.shared.ring.segment_bytes());
+        for lack in std::mem::take(&mut self.lacks) {
+            let port = lack.interface as usize;
+            let known = self.lane_of(port).filter(|&lane| self.append.lanes[lane].writer.is_open());
+            if known.is_some_and(|lane| lack.is_placed(&self.append.lanes[lane], together)) {
+                self.count_in_lane(lack.interface, DropReason::File, lack.dropped);
+                continue;
+            }
+            // An interface that is new to the lane may seal what is open.
+            if let Some(lane) = known {
+                self.append.lanes[lane].writer.note_file_losses(lack.dropped, lack.cut);
+            }
+            if let Attached::Lane { lane, index } = self.attached(port) {
+                let writer = &mut self.append.lanes[lane].writer;
+                writer.count_lost(index, lack.packets());
+                if known.is_none() {
+                    writer.note_file_losses(lack.dropped, lack.cut);
+                }
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&mut self) {
+        lacks::tell_by_others(&mut self.append.lanes);
+    }
+
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.append.ports[port].interface.clone();
         let Part { group, prefilter } = self.parts.get(interface.part as usize).cloned().unwrap_or_default();
-        let same =
-            |lane: &append::Lane| (lane.writer.link_type(), lane.group) == (interface.link_type, group);
-        let lane = match self.append.lanes.iter().position(same) {
+        let lane = match self.lane_of(port) {
             Some(lane) => lane,
             None => self.open_lane(interface.link_type, group)?,
         };
@@ -472,6 +517,9 @@ impl Sink for Path<'_> {
         {
             self.keep_step(if stray { self.clock_ns } else { first.time_ns });
         }
+        if !self.lacks.is_empty() {
+            self.note_lacks(packets);
+        }
         self.append.begin_batch();
         if stray {
             self.take_stray(packets);
@@ -506,11 +554,7 @@ impl Sink for Path<'_> {
         let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
         let lost_min = if filtered { 0 } else { gap.lost_min };
         let gap = Gap { lost_min, ..gap };
-        match gap.reason {
-            GapReason::File => self.count_in_lane(interface, DropReason::File, gap.lost_max.unwrap_or(1)),
-            GapReason::Unreadable => self.count_in_lane(interface, DropReason::File, 1),
-            _ => {}
-        }
+        self.lacks.extend(Lack::of(interface, &gap));
         if self.waits {
             return self.shared.ring.note_gap(self.index, interface, gap);
         }

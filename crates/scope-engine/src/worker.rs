@@ -63,6 +63,7 @@ pub fn work(index: u32, feed: Feed, shared: &Shared, mut reporter: Reporter) {
                 (None, None) => (path.clock_ns(), GapReason::CaptureEnd),
             };
             shared.ring.end_listening(index, to_ns, reason);
+            path.end();
             return reporter.end(failure);
         }
     }

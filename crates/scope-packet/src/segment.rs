@@ -89,6 +89,41 @@ pub struct LeftOut {
     pub bytes: u64,
 }
 
+/// What capture files say that they lack, where no segment of the lane tells when: counted since the lane began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileLosses {
+    /// Packets that were dropped, at any time of the run for all that is known.
+    pub dropped: u64,
+    /// Files that are damaged or truncated: each lacks one packet at least, and nobody knows how many.
+    pub cut: u32,
+    /// How often one of the two rose.
+    pub told: u32,
+}
+
+impl FileLosses {
+    /// Counts a statement of `dropped` packets, and of `cut` files.
+    pub fn add(&mut self, dropped: u64, cut: u32) {
+        self.dropped = self.dropped.saturating_add(dropped);
+        self.cut = self.cut.saturating_add(cut);
+        self.told = self.told.saturating_add(1);
+    }
+
+    /// As many packets as statistics count for them: one for each file.
+    pub fn packets(&self) -> u64 {
+        self.dropped.saturating_add(u64::from(self.cut))
+    }
+
+    /// What was stated since it was `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &FileLosses) -> FileLosses {
+        FileLosses {
+            dropped: self.dropped.saturating_sub(earlier.dropped),
+            cut: self.cut.saturating_sub(earlier.cut),
+            told: self.told.saturating_sub(earlier.told),
+        }
+    }
+}
+
 /// What the foot says of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foot {
@@ -122,10 +157,13 @@ pub struct Foot {
     pub drops_before: Drops,
     /// What was left out of it; in memory nothing.
     pub left_out: LeftOut,
+    /// What capture files say up to its end that they lack.
+    pub file_losses: FileLosses,
 }
 
 const DROPS_AT: usize = 96;
 const LEFT_OUT_AT: usize = DROPS_AT + 16 * 8;
+const FILE_LOSSES_AT: usize = LEFT_OUT_AT + 16;
 
 impl Foot {
     /// Whose foot it is.
@@ -139,7 +177,7 @@ impl Foot {
     }
 
     /// Bytes that the fields take; the rest of the foot is zero.
-    pub const FIELDS_BYTES: usize = LEFT_OUT_AT + 16;
+    pub const FIELDS_BYTES: usize = FILE_LOSSES_AT + 16;
     /// Bytes of the fields in front of what was left out.
     pub const PACKETS_FIELDS_BYTES: usize = LEFT_OUT_AT;
 
@@ -165,6 +203,10 @@ impl Foot {
         }
         out[LEFT_OUT_AT..LEFT_OUT_AT + 8].copy_from_slice(&self.left_out.packets.to_le_bytes());
         out[LEFT_OUT_AT + 8..LEFT_OUT_AT + 16].copy_from_slice(&self.left_out.bytes.to_le_bytes());
+        let FileLosses { dropped, cut, told } = self.file_losses;
+        out[FILE_LOSSES_AT..FILE_LOSSES_AT + 8].copy_from_slice(&dropped.to_le_bytes());
+        out[FILE_LOSSES_AT + 8..FILE_LOSSES_AT + 12].copy_from_slice(&cut.to_le_bytes());
+        out[FILE_LOSSES_AT + 12..FILE_LOSSES_AT + 16].copy_from_slice(&told.to_le_bytes());
     }
 
     /// Reads a foot; `None` where the magic or the version is another.
@@ -195,6 +237,11 @@ impl Foot {
             bytes_before: u64_at(88),
             drops_before,
             left_out: LeftOut { packets: u64_at(LEFT_OUT_AT), bytes: u64_at(LEFT_OUT_AT + 8) },
+            file_losses: FileLosses {
+                dropped: u64_at(FILE_LOSSES_AT),
+                cut: u32_at(FILE_LOSSES_AT + 8),
+                told: u32_at(FILE_LOSSES_AT + 12),
+            },
         })
     }
 }
@@ -240,6 +287,7 @@ mod tests {
             bytes_before: 1 << 50,
             drops_before,
             left_out: LeftOut { packets: 1 << 60, bytes: 3 },
+            file_losses: FileLosses { dropped: 1 << 40, cut: 5, told: 9 },
         };
         assert_eq!(foot.end(), (1 << 40) + (1 << 60) + 5);
         let mut bytes = vec![0xee; FOOT_BYTES - 4];
@@ -272,6 +320,7 @@ mod tests {
             bytes_before: 0,
             drops_before: Drops::default(),
             left_out: LeftOut::default(),
+            file_losses: FileLosses::default(),
         };
         let (gap, tail) = segment.split_at_mut(segment_bytes - FOOT_BYTES);
         seal(gap, tail, &foot, &statistics);

@@ -182,7 +182,9 @@ pub struct SegmentControl {
     pub bytes_after: AtomicU64,
     /// The lane's drops by reason before it.
     pub drops_before: [AtomicU64; REASONS],
-    padding: [u64; 20 - REASONS],
+    /// What capture files say that they lack, up to now: packets dropped; files cut (low half) and how often told.
+    pub file_losses: [AtomicU64; 2],
+    padding: [u64; 18 - REASONS],
 }
 
 /// How far a segment is committed.

@@ -8,7 +8,7 @@ use crate::ring::Ring;
 use crate::search::{Column, KeyTest, Matches, Picked};
 use crate::timeline::Packets;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
-use scope_packet::segment::{self, Foot, LeftOut, SegmentId};
+use scope_packet::segment::{self, FileLosses, Foot, LeftOut, SegmentId};
 use scope_packet::{DropReason, Drops};
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,6 +119,11 @@ impl Pinned {
         self.committed().sealed.then(|| control.bytes_after.load(Ordering::Relaxed))
     }
 
+    /// What capture files say by now that the lane lacks.
+    pub fn file_losses(&self) -> FileLosses {
+        protocol::file_losses(self.ring.region().segment(self.slot))
+    }
+
     /// The foot of the segment as if it ended at `committed`, which was read before; `None`: no packet yet. The
     /// span of times may be that of later packets, too.
     pub fn foot(&self, committed: Committed) -> Option<Foot> {
@@ -146,6 +151,7 @@ impl Pinned {
             bytes_before: control.bytes_before.load(Ordering::Relaxed),
             drops_before,
             left_out: LeftOut::default(),
+            file_losses: self.file_losses(),
         })
     }
 

@@ -21,6 +21,7 @@ use crate::control::{
     Committed, LaneControl, PIN_BITS, PINS, Published, SegmentControl, SegmentTimes, WorkerControl,
     WorkerCounts,
 };
+use scope_packet::segment::FileLosses;
 use scope_packet::{DropReason, Drops};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -73,6 +74,7 @@ pub(crate) struct SegmentStart<'a> {
     pub first_packet: u64,
     pub bytes_before: u64,
     pub drops_before: &'a Drops,
+    pub file_losses: &'a FileLosses,
 }
 
 /// Opens a claimed segment to readers: its words, then the entry that leads to it, then the lane's count.
@@ -91,6 +93,7 @@ pub(crate) fn open(
     for (reason, packets) in start.drops_before.iter() {
         control.drops_before[reason as usize].store(packets, Ordering::Relaxed);
     }
+    publish_file_losses(control, start.file_losses);
     entry.store(generation << PIN_BITS | slot as u64, Ordering::Release); // the segment's words before what leads to them
     lane.next.store(start.sequence + 1, Ordering::Release); // the entry before the count that covers it
 }
@@ -151,6 +154,20 @@ fn publish_span(control: &SegmentControl, (min_ns, max_ns, unordered): (i64, i64
     control.times[2].store(min_ns, Ordering::Relaxed);
     control.times[3].store(max_ns, Ordering::Relaxed);
     control.unordered.store(u32::from(unordered), Ordering::Relaxed);
+}
+
+/// Publishes what capture files say by now that they lack, into an open segment.
+pub(crate) fn publish_file_losses(control: &SegmentControl, losses: &FileLosses) {
+    let files = u64::from(losses.told) << 32 | u64::from(losses.cut);
+    control.file_losses[0].store(losses.dropped, Ordering::Relaxed);
+    control.file_losses[1].store(files, Ordering::Release); // after the count that it tells of
+}
+
+/// What a pinned segment says of them by now.
+pub(crate) fn file_losses(control: &SegmentControl) -> FileLosses {
+    let files = control.file_losses[1].load(Ordering::Acquire);
+    let dropped = control.file_losses[0].load(Ordering::Relaxed);
+    FileLosses { dropped, cut: files as u32, told: (files >> 32) as u32 }
 }
 
 /// The span of a pinned segment, for a caller that has looked at its committed word before: it speaks of

@@ -18,7 +18,7 @@ use crate::ring::Ring;
 use crate::stream::{Appended, Arrivals, Incoming, Stream};
 use crate::times::Times;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::{self, Foot, LeftOut, STATISTICS_MAX};
+use scope_packet::segment::{self, FileLosses, Foot, LeftOut, STATISTICS_MAX};
 use scope_packet::{BATCH_PACKETS_MAX, Drops, KeyEntry, LinkType, pcapng};
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,6 +72,9 @@ pub struct LaneWriter {
     packets: u64,
     captured_bytes: u64,
     drops: Drops,
+    file_losses: FileLosses,
+    /// Those that an open or sealed segment says.
+    stated_losses: FileLosses,
     interfaces: Vec<InterfaceCounts>,
     /// Latest time of counts that were stated.
     stated_ns: i64,
@@ -109,6 +112,8 @@ impl LaneWriter {
             packets: 0,
             captured_bytes: 0,
             drops: Drops::default(),
+            file_losses: FileLosses::default(),
+            stated_losses: FileLosses::default(),
             interfaces: Vec::new(),
             stated_ns: i64::MIN,
         }
@@ -146,10 +151,49 @@ impl LaneWriter {
 
     /// Counts packets of interface `index` that are lost, for the statistics and the foot.
     pub fn count_dropped(&mut self, index: usize, reason: scope_packet::DropReason, packets: u64) {
-        let counts = &mut self.interfaces[index];
-        counts.received += packets;
-        counts.dropped += packets;
+        self.count_lost(index, packets);
         self.drops.add(reason, packets);
+    }
+
+    /// Notes that capture files say that they lack `dropped` packets, and that `cut` of them are damaged or truncated:
+    /// the open segment says it, or the next one, since nobody knows when that was.
+    pub fn note_file_losses(&mut self, dropped: u64, cut: u32) {
+        self.file_losses.add(dropped, cut);
+        if let Some(open) = &self.open {
+            protocol::publish_file_losses(self.ring.region().segment(open.slot), &self.file_losses);
+            self.stated_losses = self.file_losses;
+        }
+    }
+
+    /// Takes back what was noted and stands in no segment.
+    pub fn take_unstated_losses(&mut self) -> FileLosses {
+        let unstated = self.file_losses.since(&self.stated_losses);
+        self.file_losses = self.stated_losses;
+        unstated
+    }
+
+    /// Packets of each of its interfaces, by number, that are lost.
+    pub fn lost(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let lost = self.interfaces.iter().map(|counts| (counts.number, counts.dropped));
+        lost.filter(|(_, packets)| *packets > 0)
+    }
+
+    /// Counts packets of interface `index` that are lost, for its statistics alone.
+    pub fn count_lost(&mut self, index: usize, packets: u64) {
+        let counts = &mut self.interfaces[index];
+        counts.received = counts.received.saturating_add(packets);
+        counts.dropped = counts.dropped.saturating_add(packets);
+    }
+
+    /// Smallest time of the open segment's packets, ns; `None`: there is none, or it has no packet.
+    pub fn open_from_ns(&self) -> Option<i64> {
+        let open = self.open.as_ref().filter(|_| self.stream.packets() > 0)?;
+        Some(open.before.and(&self.times).span().0)
+    }
+
+    /// Whether a segment is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Says what interface `index` has received and dropped since the run began, at `time_ns`: for a lane
@@ -295,6 +339,7 @@ impl LaneWriter {
             bytes_before: open.bytes_before,
             drops_before: open.drops_before,
             left_out: LeftOut::default(),
+            file_losses: self.file_losses,
         };
         self.stream.seal(&foot, &statistics);
         let control = ring.region().segment(open.slot);
@@ -364,6 +409,7 @@ impl LaneWriter {
             first_packet: self.packets,
             bytes_before: self.captured_bytes,
             drops_before: &self.drops,
+            file_losses: &self.file_losses,
         };
         let (slot, _) = claimed;
         let (control, entry) = (ring.region().segment(slot), ring.region().directory(self.lane, sequence));
@@ -374,6 +420,7 @@ impl LaneWriter {
         unsafe {
             self.stream.open(ring.region().slot_base(slot), ring.segment_bytes(), self.interfaces.len())
         };
+        self.stated_losses = self.file_losses;
         self.open = Some(Open::new(slot, sequence, self.packets, self.captured_bytes, self.drops));
     }
 }

@@ -260,6 +260,9 @@ impl Composer {
                 *through = through.plus(Amount::new(1, packet.1.data().len() as u64));
             }
         }
+        if let Some(open) = &mut self.lanes[place].open {
+            open.stated.file_losses = pinned.file_losses();
+        }
         if let Some(whole) = pinned.whole().filter(|_| committed.sealed)
             && let Some(foot) = Foot::read(&whole[whole.len() - FOOT_BYTES..])
         {
@@ -494,6 +497,7 @@ impl Open {
             bytes_before: at.bytes_before,
             drops_before: foot.map_or(Drops::default(), |foot| foot.drops_before),
             left_out: LeftOut::default(),
+            file_losses: at.source.file_losses(),
             span_ns: (i64::MAX, i64::MIN),
             interfaces: at.source.interfaces(),
         };

@@ -565,6 +565,9 @@ impl<'a> Export<'a> {
             let _ = match gap.lost_max {
                 Some(most) if most == gap.lost_min => writeln!(text, ", {most} packet{}", plural(most)),
                 Some(most) => writeln!(text, ", {} to {most} packet{}", gap.lost_min, plural(most)),
+                None if gap.lost_min > 0 => {
+                    writeln!(text, ", at least {} packet{}", gap.lost_min, plural(gap.lost_min))
+                }
                 None => writeln!(text),
             };
         }

@@ -359,7 +359,7 @@ impl FileWriter {
         if self.is_flushing() {
             return None;
         }
-        let mut full = Vec::new();
+        let (mut full, mut is_restated) = (Vec::new(), false);
         for segment in segments.into_iter().map(Into::into) {
             let committed = segment.committed();
             if committed.packets == 0 {
@@ -368,23 +368,31 @@ impl FileWriter {
             match self.slot_for(&segment, committed) {
                 None => full.push(segment),
                 Some(index) if self.is_waiting(index) => {} // what waits has more than a flush would
-                Some(index) => self.flush_slot(disk, index, &segment, committed),
+                Some(index) => is_restated |= self.flush_slot(disk, index, &segment, committed),
             }
         }
-        if self.is_growing() && !self.closing && self.unkept().next().is_some() {
+        if self.is_growing() && !self.closing && (is_restated || self.unkept().next().is_some()) {
             self.round = Some(Round::Writing(self.begun));
         }
         self.go_on(disk);
         Some(full)
     }
 
-    fn flush_slot(&mut self, disk: &mut dyn Disk, index: usize, segment: &Outgoing, committed: Committed) {
-        let Some((_, flushed)) = self.open.get_mut(&segment.id()) else { return };
-        if let Some(puts) = flushed.get_or_insert_default().flush(segment, committed) {
-            self.slots[index].flushed = committed.packets;
-            self.slots[index].given = committed.packets;
-            self.put(disk, index, puts);
-        }
+    /// Whether something is written; its foot may say more of the packets that it has.
+    fn flush_slot(
+        &mut self,
+        disk: &mut dyn Disk,
+        index: usize,
+        segment: &Outgoing,
+        committed: Committed,
+    ) -> bool {
+        let open = self.open.get_mut(&segment.id());
+        let puts = open.and_then(|(_, flushed)| flushed.get_or_insert_default().flush(segment, committed));
+        let Some(puts) = puts else { return false };
+        self.slots[index].flushed = committed.packets;
+        self.slots[index].given = committed.packets;
+        self.put(disk, index, puts);
+        true
     }
 
     /// Gives up the open slot of a segment, which another file has kept by now.

@@ -148,7 +148,7 @@ fn write_block(
 mod tests {
     use super::layout::block_bytes;
     use super::*;
-    use scope_packet::segment::{LeftOut, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+    use scope_packet::segment::{FileLosses, LeftOut, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
     use scope_packet::{Drops, KeyEntry, LinkType};
     use scope_ring::{Column, KeyTest};
     use scope_testkit::dice::Dice;
@@ -173,6 +173,7 @@ mod tests {
                 bytes_before: 99,
                 drops_before: Drops::default(),
                 left_out: LeftOut { packets: number, bytes: 99 },
+                file_losses: FileLosses::default(),
             },
             hash: Hash([number as u8; 16]),
             summary: Summary::new(Column::new(&key.to_bytes()), segment_bytes),

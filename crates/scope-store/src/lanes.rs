@@ -5,14 +5,16 @@
 //! segment          | 0..100 |        | 150..180 |          numbers 100..150 are in no file
 //! drops before        0                  7                 7 were lost between the begins of these two
 //! ```
-//! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing.
+//! What a store's filter left out of a segment belongs to the segment's numbers: it is not missing. What capture files
+//! say without a time has a room of its own: `file_losses`.
 
-use crate::index::IndexError;
+use crate::file_losses::{Course, Part, PassedPart};
+use crate::index::{IndexError, reach_ns};
 use crate::listing::{Contents, Passed, PassedRun, SegmentFacts};
 use crate::name::{FileName, begin_of_run};
 use crate::ordered::{Ordered, Supersedes};
-use scope_packet::segment::Foot;
-use scope_packet::{Drops, Gap, GapReason};
+use scope_packet::segment::{FileLosses, Foot};
+use scope_packet::{DropReason, Drops, Gap, GapReason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -29,12 +31,13 @@ struct Link {
     min_ns: i64,
     max_ns: i64,
     drops: Drops,
+    file_losses: FileLosses,
 }
 
 /// Of two copies the longer one counts.
 impl Supersedes for Link {
     fn supersedes(&self, earlier: &Link) -> bool {
-        earlier.end < self.end
+        (earlier.end, earlier.file_losses.told) < (self.end, self.file_losses.told)
     }
 }
 
@@ -123,6 +126,12 @@ pub struct Lanes {
     given: BTreeSet<[u8; 16]>,
     /// All volumes of each run, as far as heads of its files say them.
     volumes: BTreeMap<[u8; 16], Vec<[u8; 16]>>,
+    /// What files that were passed over have of each lane.
+    passed: BTreeMap<LaneId, Vec<PassedPart>>,
+    /// From when to when each run has packets, as far as files say it.
+    runs: BTreeMap<[u8; 16], (i64, i64)>,
+    /// A capture file said that it lacks packets, without a time.
+    is_told: bool,
 }
 
 impl Lanes {
@@ -150,6 +159,8 @@ impl Lanes {
             self.volumes.entry(contents.run_id).or_insert_with(|| contents.volumes.clone());
         }
         for SegmentFacts { foot, .. } in &contents.segments {
+            self.is_told |= foot.file_losses.told > 0;
+            self.reach(foot.run_id, reach_ns(foot));
             let link = Link {
                 store,
                 volume: contents.volume,
@@ -159,6 +170,7 @@ impl Lanes {
                 min_ns: foot.min_ns,
                 max_ns: foot.max_ns,
                 drops: foot.drops_before,
+                file_losses: foot.file_losses,
             };
             let place_in_volume = (foot.run_id, foot.lane, contents.volume, foot.first_packet);
             self.places.push(place_in_volume, InFile(contents.number));
@@ -171,7 +183,10 @@ impl Lanes {
     pub fn add_passed(&mut self, volume: [u8; 16], passed: &Passed) {
         let (run_id, number) = (passed.run_id, passed.name.number());
         self.files.insert((run_id, volume, number));
+        self.reach(run_id, passed.reach_ns);
         for part in &passed.lanes {
+            let of_lane = self.passed.entry((run_id, part.lane)).or_default();
+            of_lane.push(PassedPart { first: part.first, told: part.told });
             for first_packet in [part.first, part.last] {
                 self.places.push((run_id, part.lane, volume, first_packet), InFile(number));
             }
@@ -185,7 +200,7 @@ impl Lanes {
         }
     }
 
-    /// What is missing between the segments that are there, lane after lane.
+    /// What is missing between the segments that are there, lane after lane; and what capture files say without a time.
     pub fn lacks(&self) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let there = self.there();
@@ -201,7 +216,37 @@ impl Lanes {
             }
             before = Some((run, lane, link));
         }
+        self.add_said(&mut lacks);
         lacks
+    }
+
+    fn reach(&mut self, run: [u8; 16], (min_ns, max_ns): (i64, i64)) {
+        let known = self.runs.entry(run).or_insert((min_ns, max_ns));
+        *known = (known.0.min(min_ns), known.1.max(max_ns));
+    }
+
+    /// What capture files say that lanes lack, where no segment tells when.
+    fn add_said(&self, lacks: &mut Vec<Lack>) {
+        if !self.is_told {
+            return;
+        }
+        let mut course: Option<(LaneId, Course)> = None;
+        for (&(run_id, lane, first_packet), link) in self.links.iter() {
+            let id = (run_id, lane);
+            let (_, course) = match course.take().filter(|(of, _)| *of == id) {
+                Some(known) => course.insert(known),
+                None => {
+                    let passed = self.passed.get(&id).cloned().unwrap_or_default();
+                    let run_ns = self.runs.get(&run_id).copied().unwrap_or((i64::MIN, i64::MAX));
+                    course.insert((id, Course::new(passed, run_ns)))
+                }
+            };
+            let Link { store, first_ns, min_ns, max_ns, file_losses, .. } = *link;
+            let reach_ns = (min_ns.min(first_ns), max_ns.max(first_ns));
+            let said = course.go_on(&Part { first_packet, reach_ns, file_losses });
+            let lack = |gap| Lack { run_id, store, unread: None, gap, is_elsewhere: false };
+            lacks.extend(said.into_iter().flatten().map(lack));
+        }
     }
 
     /// Whether a segment with this foot is its lane's last one, of all that are known.
@@ -352,7 +397,11 @@ impl Lanes {
             let lost = count.saturating_sub(last.drops.get(drop));
             if lost > 0 {
                 let reason = drop.into();
-                let (from_ns, to_ns) = (last.first_ns.min(next.first_ns), last.first_ns.max(next.first_ns));
+                let (from_ns, to_ns) = match drop {
+                    // It is told in front of packets that were read with it: these may be in the next segment.
+                    DropReason::File => (last.min_ns.min(next.min_ns), last.max_ns.max(next.max_ns)),
+                    _ => (last.first_ns.min(next.first_ns), last.first_ns.max(next.first_ns)),
+                };
                 let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
                 lacks.push(Lack { run_id, store: next.store, unread: None, gap, is_elsewhere: false });
             }
@@ -392,6 +441,7 @@ mod tests {
             bytes_before: 0,
             drops_before,
             left_out: LeftOut::default(),
+            file_losses: FileLosses::default(),
         };
         SegmentFacts {
             offset: 4096,

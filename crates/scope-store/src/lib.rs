@@ -42,6 +42,7 @@ pub mod disk;
 pub mod export;
 pub mod fetch;
 pub mod file;
+mod file_losses;
 pub mod file_writer;
 pub mod files;
 mod hands;

@@ -83,6 +83,8 @@ pub struct Passed {
     pub run_id: [u8; 16],
     /// Smallest and largest time of its packets, ns; `None`: it has none.
     pub span_ns: Option<(i64, i64)>,
+    /// Smallest and largest of the times in its feet, ns.
+    pub reach_ns: (i64, i64),
     /// What it has of each lane.
     pub lanes: Box<[LanePart]>,
 }
@@ -298,10 +300,11 @@ pub fn list_for(
         match found {
             Found::Unseen | Found::Gone => work.files -= 1,
             Found::Foreign => listing.foreign.add(&name.path()),
-            Found::Passed(Card { totals, run_id, lanes, .. }) => {
+            Found::Passed(Card { totals, run_id, reach_ns, lanes }) => {
                 work.passed += 1;
+                let reach_ns = reach_ns.unwrap_or((i64::MAX, i64::MIN)); // none is passed over without one
                 let lanes = lanes.unwrap_or_default().into_boxed_slice();
-                listing.passed.push(Passed { name, bytes, run_id, span_ns: totals.span_ns, lanes });
+                listing.passed.push(Passed { name, bytes, run_id, span_ns: totals.span_ns, reach_ns, lanes });
             }
             Found::Read(contents) => {
                 if let Ok(contents) = &*contents {

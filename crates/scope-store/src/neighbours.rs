@@ -9,6 +9,9 @@
 //! What is missing between two segments that follow each other in a lane lies between their times. So two files
 //! matter whose segments may follow each other in a lane, and whose times, taken together, touch the span.
 //! What else lies between these two in the lane touches it, too, or isn't there.
+//!
+//! What capture files say without a time may be missing anywhere in their run. So of a run that touches the span those
+//! files matter by whose end more of that was said than before, and those in front of them.
 
 use crate::index::LanePart;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +30,7 @@ struct Part {
     file: usize,
     first: u64,
     last: u64,
+    told: u32,
     reach_ns: (i64, i64),
 }
 
@@ -36,19 +40,46 @@ pub(crate) fn of_span<'a>(
     span_ns: (i64, i64),
 ) -> BTreeSet<usize> {
     let mut lanes: BTreeMap<([u8; 16], u32), Vec<Part>> = BTreeMap::new();
+    let mut runs: BTreeMap<[u8; 16], (i64, i64)> = BTreeMap::new();
     for (file, known) in files {
+        let run = runs.entry(known.run_id).or_insert(known.reach_ns);
+        *run = (run.0.min(known.reach_ns.0), run.1.max(known.reach_ns.1));
         for part in known.lanes {
-            let LanePart { lane, first, last, .. } = *part;
-            let part = Part { file, first, last, reach_ns: known.reach_ns };
+            let LanePart { lane, first, last, told, .. } = *part;
+            let part = Part { file, first, last, told, reach_ns: known.reach_ns };
             lanes.entry((known.run_id, lane)).or_default().push(part);
         }
     }
     let mut found = BTreeSet::new();
-    for mut parts in lanes.into_values() {
+    for ((run, _), mut parts) in lanes {
         parts.sort_unstable_by_key(|part| (part.first, part.last));
         of_lane(&parts, span_ns, &mut found);
+        if runs.get(&run).is_some_and(|&reach_ns| touches(reach_ns, span_ns)) {
+            that_tell(&parts, &mut found);
+        }
     }
     found
+}
+
+/// The files of a lane in which capture files say something without a time, and those in front of them. Which of some
+/// that overlap said it first isn't known.
+fn that_tell(parts: &[Part], found: &mut BTreeSet<usize>) {
+    let (mut told, mut before, mut rest) = (0, &parts[..0], parts);
+    while let Some(first) = rest.first() {
+        let mut last = first.last;
+        let overlapping = rest.iter().take_while(|part| {
+            let overlaps = part.first <= last;
+            last = last.max(part.last);
+            overlaps
+        });
+        let (together, behind) = rest.split_at(overlapping.count());
+        let now = together.iter().map(|part| part.told).max().unwrap_or(told);
+        if now > told {
+            found.extend(before.iter().chain(together).map(|part| part.file));
+            told = now;
+        }
+        (before, rest) = (together, behind);
+    }
 }
 
 /// The same of one lane, whose parts are sorted by where they begin.

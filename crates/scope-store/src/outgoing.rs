@@ -4,7 +4,7 @@
 //! A composed segment lies in a small ring of its volume's, which counts only what was put into it. What is
 //! stated replaces those counts wherever a foot is written.
 
-use scope_packet::segment::{FOOT_BYTES, Foot, LeftOut};
+use scope_packet::segment::{FOOT_BYTES, FileLosses, Foot, LeftOut};
 use scope_packet::{Drops, SegmentId};
 use scope_ring::{Blocks, Committed, Pinned, Summaries, Summary};
 use std::ops::Range;
@@ -29,6 +29,8 @@ pub struct Stated {
     pub drops_before: Drops,
     /// What was left out.
     pub left_out: LeftOut,
+    /// What capture files say that the lane lacks, as far as that was known.
+    pub file_losses: FileLosses,
     /// Smallest and largest time of all that it stands for, ns.
     pub span_ns: (i64, i64),
     /// Interfaces that the run knows by now.
@@ -98,9 +100,11 @@ impl Outgoing {
     /// A foot of its own ring, as it is to be written.
     fn state(&self, foot: Foot) -> Foot {
         let Some(stated) = &self.stated else { return foot };
-        let &Stated { first_packet, bytes_before, drops_before, left_out, span_ns, .. } = &**stated;
+        let &Stated { first_packet, bytes_before, drops_before, left_out, file_losses, span_ns, .. } =
+            &**stated;
         let sequence = COMPOSED | first_packet;
-        let stated = Foot { sequence, first_packet, bytes_before, drops_before, left_out, ..foot };
+        let stated =
+            Foot { sequence, first_packet, bytes_before, drops_before, left_out, file_losses, ..foot };
         match foot.packets {
             0 => Foot {
                 first_ns: span_ns.0,

@@ -24,7 +24,7 @@ use crate::outgoing::Outgoing;
 use crate::record::{self, RECORD_BYTES, Record, Running};
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng;
-use scope_packet::segment::{FOOT_BYTES, Foot};
+use scope_packet::segment::{FOOT_BYTES, FileLosses, Foot};
 use scope_ring::Committed;
 use std::ops::Range;
 
@@ -50,6 +50,7 @@ pub struct Flushed {
     number: u64,
     packets: u32,
     block_bytes: u32,
+    file_losses: FileLosses,
     running: Running,
     records: [Option<[u8; RECORD_BYTES]>; 2],
 }
@@ -77,14 +78,15 @@ impl Flushed {
 
     /// The next flush of the segment, up to `committed`: what it writes. `None`: nothing is new.
     pub fn flush(&mut self, segment: &Outgoing, committed: Committed) -> Option<Vec<Put>> {
-        if committed.packets == self.packets {
+        let foot = segment.foot(committed)?;
+        if committed.packets == self.packets && foot.file_losses == self.file_losses {
             return None;
         }
-        let foot = segment.foot(committed)?;
         let (from, to) = (self.block_bytes as usize, foot.block_bytes as usize);
         let entries = entries_from(segment, foot.packets)..entries_from(segment, self.packets);
         self.running.add(segment.stretch(from..to), segment.stretch(entries.clone()));
         self.number += 1;
+        self.file_losses = foot.file_losses;
         (self.packets, self.block_bytes) = (foot.packets, foot.block_bytes);
         let record = Record {
             number: self.number,

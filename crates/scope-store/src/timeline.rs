@@ -661,6 +661,7 @@ impl StoreTimeline {
         };
         let dropped = said.iter().fold(0u64, |sum, said| sum.saturating_add(said.dropped));
         let known: u64 = foot.drops_before.iter().map(|(_, packets)| packets).sum();
+        let known = known.saturating_add(foot.file_losses.packets());
         let lost = dropped.saturating_sub(known);
         if lost > 0 {
             let until_ns = said.iter().map(|said| said.time_ns).max();

@@ -1,7 +1,7 @@
 //! A listing for a span says the same of it as one of everything, and reads less.
 
 use proptest::prelude::*;
-use scope_packet::segment::{Foot, LeftOut, SEGMENT_BYTES_MIN};
+use scope_packet::segment::{FileLosses, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{DropReason, Drops, Gap, KeyEntry, LinkType};
 use scope_ring::{Column, KeyTest, Summary, SummaryForm, Timeline};
 use scope_store::Hash;
@@ -32,9 +32,11 @@ fn foot(
     begin_ns: i64,
     end_ns: i64,
     lost: u64,
+    file_losses: FileLosses,
 ) -> Foot {
     let mut drops_before = Drops::default();
     drops_before.add(DropReason::Kernel, lost);
+    drops_before.add(DropReason::File, lost / 3);
     Foot {
         run_id,
         lane,
@@ -51,6 +53,7 @@ fn foot(
         bytes_before: 0,
         drops_before,
         left_out: LeftOut::default(),
+        file_losses,
     }
 }
 
@@ -109,12 +112,16 @@ fn fill(dice: &mut Dice, stores: &[(PathBuf, [u8; 16])]) -> i64 {
             false => stores.iter().map(|(_, id)| *id).chain(dice.one_in(4).then_some([99; 16])).collect(),
         };
         let lanes = 1 + dice.below(3) as u32;
-        let mut at: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+        let mut at: BTreeMap<u32, (u64, u64, u64, FileLosses)> = BTreeMap::new();
+        let tells = dice.one_in(2);
         let mut growing: BTreeMap<usize, (u32, Vec<Foot>)> = BTreeMap::new();
         let steps = dice.one_in(3);
         for _ in 0..dice.below(60) {
             let lane = dice.below(lanes.into()) as u32;
-            let (sequence, first_packet, lost) = at.entry(lane).or_default();
+            let (sequence, first_packet, lost, file_losses) = at.entry(lane).or_default();
+            if tells && dice.one_in(8) {
+                file_losses.add(dice.below(3), dice.below(2) as u32);
+            }
             let packets = 1 + dice.below(50) as u32;
             now_ns += dice.below(3 * SECOND as u64) as i64;
             if steps && dice.one_in(12) {
@@ -128,6 +135,7 @@ fn fill(dice: &mut Dice, stores: &[(PathBuf, [u8; 16])]) -> i64 {
                 begin_ns,
                 begin_ns + dice.below(2 * SECOND as u64) as i64,
                 *lost,
+                *file_losses,
             );
             *sequence += 1;
             *first_packet += u64::from(packets);
@@ -242,6 +250,7 @@ fn of_many_files_only_those_that_a_span_needs_are_looked_into() {
                     begin_ns,
                     begin_ns + SECOND - 1,
                     0,
+                    FileLosses::default(),
                 )
             })
             .collect();
@@ -288,7 +297,15 @@ fn what_a_listing_costs() {
             let begin_ns = BEGIN + at as i64 * SECOND;
             entries.push(Entry {
                 offset: begin.len() as u64 + number * segment_bytes as u64,
-                foot: foot([1; 16], 0, (at, at * 3800, 3800), begin_ns, begin_ns + SECOND - 1, 0),
+                foot: foot(
+                    [1; 16],
+                    0,
+                    (at, at * 3800, 3800),
+                    begin_ns,
+                    begin_ns + SECOND - 1,
+                    0,
+                    FileLosses::default(),
+                ),
                 hash: Hash([1; 16]),
                 summary: Summary::new(Column::new(&column), segment_bytes),
             });
@@ -329,6 +346,7 @@ fn what_a_listing_costs() {
             begin_ns,
             begin_ns + SECOND - 1,
             0,
+            FileLosses::default(),
         )];
         make_file(&path, &head([1; 16], id, &[id], number + 1), &feet, SummaryForm::Second);
     }

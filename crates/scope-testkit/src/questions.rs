@@ -9,6 +9,8 @@
 //!
 //! Of a damaged store an answer has all packets that are proven, and none whose page is damaged. It may leave out
 //! others, and then the exit code is 1.
+//!
+//! What the capture files of a run said that they lack is stated by each answer about a time at which it may be missing.
 
 pub mod damage;
 pub mod filter;
@@ -94,6 +96,8 @@ struct Truth {
     all: Capture,
     least: Capture,
     most: Capture,
+    /// What of it may be missing in the span that is asked for, as its files said; `None`: nobody knows how much.
+    lacks: Vec<Option<u64>>,
 }
 
 impl Asking<'_> {
@@ -177,8 +181,12 @@ impl Asking<'_> {
             question.from_ns.is_none_or(|from_ns| from_ns <= time_ns)
                 && question.to_ns.is_none_or(|to_ns| time_ns <= to_ns)
         };
-        let mut truth =
-            Truth { all: Capture::default(), least: Capture::default(), most: Capture::default() };
+        let mut truth = Truth {
+            all: Capture::default(),
+            least: Capture::default(),
+            most: Capture::default(),
+            lacks: Vec::new(),
+        };
         let mut is_filter = false;
         let runs: Vec<usize> =
             question.stores.iter().flat_map(|&store| self.scene.stores[store].runs.clone()).collect();
@@ -188,6 +196,10 @@ impl Asking<'_> {
             let selected = self.selected.entry((question.filter.text.clone(), run)).or_insert_with(select);
             let Ok(selected) = selected else { continue };
             is_filter = true;
+            let asked_ns = (question.from_ns.unwrap_or(i64::MIN), question.to_ns.unwrap_or(i64::MAX));
+            let of_run = self.scene.runs[run].lacks.iter();
+            let may = of_run.filter(|lack| asked_ns.0 <= lack.span_ns.1 && lack.span_ns.0 <= asked_ns.1);
+            truth.lacks.extend(may.map(|lack| lack.packets));
             let selected: Vec<usize> =
                 selected.iter().copied().filter(|&at| within(capture.packets[at].time_ns)).collect();
             add(&mut truth.all, capture.subset(&selected));
@@ -288,7 +300,26 @@ fn check_count(question: &Question, truth: &Truth, done: &Output) -> Result<(), 
     if !(least..=most).contains(&found) {
         return Err(with_words(&format!("{found} packets counted, {least} to {most} are right"), done));
     }
+    if !question.damaged {
+        check_lacks(truth, &count["missing"]).map_err(|fault| with_words(&fault, done))?;
+    }
     check_code(question, done, found == truth.all.packets.len() as u64)
+}
+
+/// Whether an answer states what files said that they lack.
+fn check_lacks(truth: &Truth, missing: &Value) -> Result<(), String> {
+    let gaps = missing.as_array().map_or(&[][..], Vec::as_slice);
+    let of = |reason: &'static str| gaps.iter().filter(move |gap| gap["reason"] == reason);
+    let most: u64 = of("file").filter_map(|gap| gap["lost_max"].as_u64()).sum();
+    let known: u64 = truth.lacks.iter().flatten().sum();
+    if most < known {
+        return Err(format!("{most} packets are stated as dropped, {known} are right: {missing}"));
+    }
+    let is_cut = truth.lacks.iter().any(Option::is_none);
+    if is_cut && !of("unreadable").any(|gap| gap["lost_max"].is_null()) {
+        return Err(format!("nothing is said of a truncated file: {missing}"));
+    }
+    Ok(())
 }
 
 fn check_packets(question: &Question, truth: &Truth, found: &Capture, done: &Output) -> Result<(), String> {

@@ -13,7 +13,7 @@ pub mod random;
 pub mod write;
 
 pub use random::{Conversations, Random};
-pub use write::{Precision, pcap, pcapng};
+pub use write::{Precision, dropped, pcap, pcapng};
 
 /// LINKTYPE_ETHERNET.
 pub const ETHERNET: u16 = 1;

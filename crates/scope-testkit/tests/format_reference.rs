@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use scope_packet::segment::{self, Foot, LeftOut};
+use scope_packet::segment::{self, FileLosses, Foot, LeftOut};
 use scope_packet::{DropReason, Drops, Headers, KeyEntry, Kind, LinkType, key, pcapng};
 use scope_ring::KeyTest;
 use scope_store::head::{self, Head, HeadInterface};
@@ -217,6 +217,7 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
         bytes_before: 0x5152_5354_5556_5758,
         drops_before,
         left_out: LeftOut { packets: 0x6162_6364_6566_6768, bytes: 0x7172_7374_7576_7778 },
+        file_losses: FileLosses { dropped: 0x8182_8384_8586_8788, cut: 0x9192_9394, told: 0xa1a2_a3a4 },
     }
 }
 
@@ -256,6 +257,9 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
     set("drops_before", &drops);
     set("left_out_packets", &foot.left_out.packets.to_le_bytes());
     set("left_out_bytes", &foot.left_out.bytes.to_le_bytes());
+    set("files_dropped", &foot.file_losses.dropped.to_le_bytes());
+    set("files_cut", &foot.file_losses.cut.to_le_bytes());
+    set("files_told", &foot.file_losses.told.to_le_bytes());
     out
 }
 
@@ -514,6 +518,8 @@ fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) ->
             let first = foot_of(segment, "first_packet", 8) + foot_of(segment, "packets", 4);
             first + foot_of(segment, "left_out_packets", 8)
         });
+        let told = segments.iter().map(|segment| foot_of(segment, "files_told", 4));
+        put(&mut out, lane("how often"), told.max().expect("a segment"), 4);
         put(&mut out, lane("lane"), foot_of(&segments[0], "lane", 4), 4);
         put(&mut out, lane("smallest"), all("first_packet").into_iter().min().expect("a segment"), 8);
         put(&mut out, lane("largest"), all("first_packet").into_iter().max().expect("a segment"), 8);

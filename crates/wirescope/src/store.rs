@@ -273,12 +273,16 @@ fn line(file: &Listed, contents: &Contents, held: bool) -> String {
 
 /// What a run lacks: how much of each reason.
 fn missing(gaps: &[Gap]) -> String {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
     for gap in gaps {
-        *sums.entry(export::reason(gap.reason)).or_default() += gap.lost_max.unwrap_or(gap.lost_min);
+        let (packets, is_least) = sums.entry(export::reason(gap.reason)).or_default();
+        *packets = packets.saturating_add(gap.lost_max.unwrap_or(gap.lost_min));
+        *is_least |= gap.lost_max.is_none();
     }
-    let sums: Vec<String> =
-        sums.iter().map(|(reason, packets)| format!("{} {reason}", number(*packets))).collect();
+    let sum = |(reason, (packets, is_least)): (&&str, &(u64, bool))| {
+        format!("{}{} {reason}", if *is_least { "at least " } else { "" }, number(*packets))
+    };
+    let sums: Vec<String> = sums.iter().map(sum).collect();
     let mut gaps = gaps.to_vec();
     gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
     format!("{} ({})", sums.join(", "), gaps_in_words_by(&gaps, export::reason))

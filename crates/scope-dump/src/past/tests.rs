@@ -4,7 +4,7 @@ use super::*;
 use crate::walk::gap;
 use scope_filter::VlanRule;
 use scope_packet::pcapng::PacketHead;
-use scope_packet::segment::{Foot, LeftOut, SEGMENT_BYTES_MIN};
+use scope_packet::segment::{FileLosses, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, Interface, KeyEntry, SystemClock};
 use scope_ring::search::Column;
 use scope_ring::{Append, RingConfig, Summary};
@@ -82,6 +82,7 @@ fn foot(run_id: [u8; 16], lane: u32, sequence: u64, first_packet: u64, times: &[
         bytes_before: 0,
         drops_before: Drops::default(),
         left_out: LeftOut::default(),
+        file_losses: FileLosses::default(),
     }
 }
 

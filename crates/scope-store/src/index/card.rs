@@ -3,7 +3,7 @@
 //! ```text
 //!  totals:  | segments 8 | packets 8 | bytes of blocks 8 | smallest time 8 | largest time 8 | hash 16 |
 //!  card:    | run id 16 | smallest time 8 | largest time 8 | check 8 | 64 lanes of 32 bytes |
-//!  lane:    | lane 4 | zeros 4 | first packet of its first segment 8 | of its last 8 | end of its last 8 |
+//!  lane:    | lane 4 | told 4 | first packet of its first segment 8 | of its last 8 | end of its last 8 |
 //! ```
 
 use super::Entry;
@@ -100,6 +100,9 @@ pub struct LanePart {
     pub last: u64,
     /// Number of the packet behind all that its segments have, or that was left out of them.
     pub end: u64,
+    /// How often capture files had said by then that the lane lacks packets: see
+    /// [`FileLosses::told`](scope_packet::segment::FileLosses).
+    pub told: u32,
 }
 
 impl Card {
@@ -128,6 +131,7 @@ impl Card {
         let places = begin[LANE_TABLE_AT..].chunks_exact_mut(LANE_BYTES);
         for (place, part) in places.zip(self.lanes.iter().flatten()) {
             place[..4].copy_from_slice(&part.lane.to_le_bytes());
+            place[4..8].copy_from_slice(&part.told.to_le_bytes());
             for (at, number) in [(8, part.first), (16, part.last), (24, part.end)] {
                 place[at..at + 8].copy_from_slice(&number.to_le_bytes());
             }
@@ -143,7 +147,13 @@ impl Card {
         let lanes = le32(begin, LANES_AT);
         let part = |place: &[u8]| {
             let word = |at: usize| u64::from(le32(place, at)) | u64::from(le32(place, at + 4)) << 32;
-            LanePart { lane: le32(place, 0), first: word(8), last: word(16), end: word(24) }
+            LanePart {
+                lane: le32(place, 0),
+                first: word(8),
+                last: word(16),
+                end: word(24),
+                told: le32(place, 4),
+            }
         };
         let places = begin[LANE_TABLE_AT..].chunks_exact(LANE_BYTES);
         let (min_ns, max_ns) = (word(CARD_AT + 16) as i64, word(CARD_AT + 24) as i64);
@@ -171,10 +181,12 @@ pub(crate) fn lane_parts<'a>(feet: impl Iterator<Item = &'a Foot>) -> Vec<LanePa
     let mut parts: BTreeMap<u32, LanePart> = BTreeMap::new();
     for foot in feet {
         let (lane, first) = (foot.lane, foot.first_packet);
-        let part = parts.entry(lane).or_insert(LanePart { lane, first, last: first, end: foot.end() });
+        let new = LanePart { lane, first, last: first, end: foot.end(), told: 0 };
+        let part = parts.entry(lane).or_insert(new);
         part.first = part.first.min(first);
         part.last = part.last.max(first);
         part.end = part.end.max(foot.end());
+        part.told = part.told.max(foot.file_losses.told);
     }
     parts.into_values().collect()
 }

@@ -4,7 +4,7 @@
 //! segments    [0, 100)  [100, 200)              [350, 400)      numbers of packets
 //! stretches   [0, 200)                          [350, 400)      neighbours become one
 //! losses      a difference of two feet's counters of drops: lost before they were stored; behind the last
-//!             foot what the statistics of its segment say beyond it
+//!             foot what the statistics of its segment say beyond it; what capture files said without a time
 //! gaps        [200, 350): stored by nobody, or gone
 //! left out    of a segment, by the store's filter: these numbers belong to the segment's stretch
 //! ```
@@ -215,13 +215,20 @@ impl Lanes {
                     None if stretch.first.foot.first_packet == 0 => {
                         lane.counted += lost_before(&stretch.first, id, &mut self.losses);
                     }
-                    // What was lost before that lies in front of what is there.
-                    None => {}
+                    // What was lost before that lies in front of what is there. A file that was cut then lacks what was
+                    // behind, too.
+                    None => {
+                        let Seen { file, foot, .. } = stretch.first;
+                        if foot.file_losses.cut > 0 {
+                            self.losses.push((file, missing_behind(id, 0, foot.min_ns)));
+                        }
+                    }
                 }
                 before = Some(*stretch);
             }
             if let Some(Stretch { last, .. }) = before {
                 let known: u64 = last.foot.drops_before.iter().map(|(_, packets)| packets).sum();
+                let known = known.saturating_add(last.foot.file_losses.packets());
                 let more = last.dropped.saturating_sub(known);
                 lane.counted = lane.counted.saturating_add(more);
                 if more > 0 {
@@ -267,15 +274,40 @@ fn gap(id: LaneId, before: Option<&Stretch>, behind: &Stretch) -> Option<NumberG
 /// Notes what the lane lost between the begins of two segments; how many packets.
 fn lost_between(one: &Seen, other: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
     let span = (one.foot.first_ns, other.foot.first_ns);
-    lost(id, span, other, losses, |reason| {
+    let counted = lost(id, span, other, losses, |reason| {
         other.foot.drops_before.get(reason).saturating_sub(one.foot.drops_before.get(reason))
-    })
+    });
+    counted.saturating_add(said_by_files(id, Some(one), other, losses))
 }
 
 /// Notes what the lane lost in front of its first segment.
 fn lost_before(first: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
     let span = (first.foot.first_ns, first.foot.first_ns);
-    lost(id, span, first, losses, |reason| first.foot.drops_before.get(reason))
+    let counted = lost(id, span, first, losses, |reason| first.foot.drops_before.get(reason));
+    counted.saturating_add(said_by_files(id, None, first, losses))
+}
+
+/// Notes what capture files said without a time up to the end of a segment, and not by the end of the one in front;
+/// how many packets statistics count for it.
+fn said_by_files(id: LaneId, before: Option<&Seen>, seen: &Seen, losses: &mut Vec<(usize, Missing)>) -> u64 {
+    let said = seen.foot.file_losses.since(&before.map(|before| before.foot.file_losses).unwrap_or_default());
+    if said.dropped > 0 {
+        let end_ns = seen.foot.max_ns;
+        let lost = missing(id, Reason::Gap(GapReason::File), said.dropped, (end_ns, end_ns));
+        losses.push((seen.file, Missing { reaches_back: true, ..lost }));
+    }
+    if said.cut > 0 {
+        let min_ns = seen.foot.min_ns;
+        let from_ns = before.map_or(min_ns, |before| before.foot.max_ns.min(min_ns));
+        losses.push((seen.file, missing_behind(id, said.cut.into(), from_ns)));
+    }
+    said.packets()
+}
+
+/// What capture files lack that are cut: so many packets at least, and nobody knows until when.
+fn missing_behind(id: LaneId, lost_min: u64, from_ns: i64) -> Missing {
+    let missing = missing(id, Reason::Gap(GapReason::Unreadable), lost_min, (from_ns, from_ns));
+    Missing { to_ns: None, lost_max: None, ..missing }
 }
 
 fn lost(
@@ -314,7 +346,7 @@ pub(super) fn missing(id: LaneId, reason: Reason, packets: u64, (from_ns, to_ns)
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use scope_packet::segment::LeftOut;
+    use scope_packet::segment::{FileLosses, LeftOut};
     use scope_packet::{Drops, LinkType};
 
     const ID: LaneId = LaneId { run_id: [5; 16], lane: 3 };
@@ -340,6 +372,7 @@ mod tests {
             bytes_before: 0,
             drops_before,
             left_out: LeftOut::default(),
+            file_losses: FileLosses::default(),
         };
         let (file, drops_as) = (first_packet as usize, GapReason::Kernel);
         Seen { foot, file, holes: 0, stated: 0, dropped: 0, drops_as, is_damaged: false }

@@ -1,7 +1,7 @@
 //! Runs of the program into stores, several into each: what came, and where it is.
 
 use crate::traffic::{
-    Capture, Conversations, ETHERNET, Interface, LINUX_SLL, Precision, RAW, Random, pcapng,
+    Capture, Conversations, ETHERNET, Interface, LINUX_SLL, Precision, RAW, Random, dropped, pcapng,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,17 @@ const SECOND_NS: i64 = 1_000_000_000;
 pub struct Run {
     /// Its packets, in the order in which they came.
     pub capture: Capture,
+    /// What its files said that they lack.
+    pub lacks: Vec<Lack>,
+}
+
+/// What a capture file says that it lacks, without a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Lack {
+    /// From when to when it may be missing, ns.
+    pub span_ns: (i64, i64),
+    /// Packets; `None`: the file is truncated, and nobody knows.
+    pub packets: Option<u64>,
 }
 
 /// A store, by its runs.
@@ -47,10 +58,10 @@ impl Scene {
             }
             let Some(store) = scene.stores.last_mut() else { continue };
             let capture = capture(random, number);
-            run(program, folder, &store.folder, &capture, random)
+            let lacks = run(program, folder, &store.folder, &capture, random)
                 .map_err(|fault| format!("run {number}: {fault}"))?;
             store.runs.push(number);
-            scene.runs.push(Run { capture });
+            scene.runs.push(Run { capture, lacks });
         }
         Ok(scene)
     }
@@ -94,14 +105,35 @@ fn capture(random: &mut Random, number: usize) -> Capture {
     capture
 }
 
-/// Puts a capture into a store, as one source or as two.
+/// What is put behind a file of these packets of a run, so that it says that it lacks some; and what it says.
+fn lossy(part: &Capture, run: &Capture, random: &mut Random) -> (Vec<u8>, Vec<Lack>) {
+    let (mut bytes, mut lacks) = (Vec::new(), Vec::new());
+    let (Some(span_ns), Some(run_ns), Some(last)) = (part.span_ns(), run.span_ns(), part.packets.last())
+    else {
+        return (bytes, lacks);
+    };
+    if random.chance(30) {
+        let packets = 1 + random.below(50);
+        let interface = random.below(part.interfaces.len() as u64) as usize;
+        bytes.extend(dropped(interface, packets, span_ns.1));
+        lacks.push(Lack { span_ns, packets: Some(packets) });
+    }
+    if random.chance(30) {
+        bytes.extend([6, 0, 0, 0, 200, 0, 0, 0, 0, 0]); // a packet block begins, and ends too early
+        lacks.push(Lack { span_ns: (last.time_ns, run_ns.1), packets: None });
+    }
+    (bytes, lacks)
+}
+
+/// Puts a capture into a store, as one source or as two; what their files said that they lack.
 fn run(
     program: &Path,
     folder: &Path,
     store: &Path,
     capture: &Capture,
     random: &mut Random,
-) -> Result<(), String> {
+) -> Result<Vec<Lack>, String> {
+    let mut lacks = Vec::new();
     let sources = random.pick(&[1, 1, 2]);
     let out = folder.join("out");
     fs::create_dir_all(&out).map_err(|error| error.to_string())?;
@@ -111,13 +143,16 @@ fn run(
     for source in 0..sources {
         let indices: Vec<usize> = (source..capture.packets.len()).step_by(sources).collect();
         let file = folder.join(format!("in{source}.pcapng"));
-        let bytes = pcapng(&capture.subset(&indices), Precision::Nano, false);
+        let part = capture.subset(&indices);
+        let (behind, of_part) = lossy(&part, capture, random);
+        lacks.extend(of_part);
+        let bytes = [pcapng(&part, Precision::Nano, false), behind].concat();
         fs::write(&file, bytes).map_err(|error| error.to_string())?;
         command.arg("--source").arg(format!("file:{}", file.display()));
     }
     let done = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     match done.status.success() {
-        true => Ok(()),
+        true => Ok(lacks),
         false => Err(format!("{}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim())),
     }
 }

@@ -108,6 +108,20 @@ pub fn pcapng(capture: &Capture, precision: Precision, big: bool) -> Vec<u8> {
     out.bytes
 }
 
+/// A pcapng block for the end of a little-endian file: what an interface had dropped by then (`isb_ifdrop`), with its time in
+/// nanoseconds.
+pub fn dropped(interface: usize, packets: u64, time_ns: i64) -> Vec<u8> {
+    let mut out = Words { bytes: Vec::new(), big: false };
+    block(&mut out, 5, |body| {
+        body.u32(interface as u32);
+        body.u32((time_ns as u64 >> 32) as u32);
+        body.u32(time_ns as u32);
+        body.option(5, &packets.to_le_bytes());
+        body.option(0, &[]);
+    });
+    out.bytes
+}
+
 fn packet_options(body: &mut Words, flags: u32, lost_before: u64) {
     if flags != 0 {
         body.u16(2);

@@ -1,0 +1,240 @@
+//! What capture files say that they lack without a time is stated by each question to the store that they were put into
+//! about a time at which it may be missing, and by no other.
+
+mod run;
+
+use run::questions::{ask, at, keep, query};
+use run::{Done, LIMIT, Place, Started, finish, wait_until, wirescope};
+use scope_testkit::oracle;
+use scope_testkit::traffic::{
+    Capture, Conversations, ETHERNET, Interface, Precision, RAW, dropped, pcap, pcapng,
+};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Some megabytes, so many segments.
+fn capture(link_types: &[u16], begin_s: i64) -> Capture {
+    let named = |(number, &link_type): (usize, &u16)| Interface::new(&format!("port{number}"), link_type);
+    let interfaces = link_types.iter().enumerate().map(named).collect();
+    let conversations =
+        Conversations { interfaces, packets: 20_000, payload_max: 900, ..Conversations::default() };
+    let mut capture = conversations.capture();
+    capture.packets.iter_mut().for_each(|packet| packet.time_ns += begin_s * SECOND);
+    capture
+}
+
+fn import(place: &Place, files: &[&str]) -> Done {
+    let mut command = wirescope(&["import", "--ring", "64MiB", "--store"]);
+    command.arg(place.path("store")).args(files).current_dir(place.root());
+    finish(command)
+}
+
+/// The time of a packet, by its place in parts of a thousand.
+fn time(capture: &Capture, permille: usize) -> i64 {
+    capture.packets[(capture.packets.len() - 1) * permille / 1000].time_ns
+}
+
+/// What is missing between two times: reasons, least and most.
+fn missing(place: &Place, (from_ns, to_ns): (i64, i64)) -> Vec<(String, u64, Option<u64>)> {
+    let (from, to) = (at(from_ns), at(to_ns));
+    gaps(&ask(place, &["--from", &from, "--to", &to, "--count", "--json"]))
+}
+
+fn gaps(done: &Done) -> Vec<(String, u64, Option<u64>)> {
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let answer: Value = serde_json::from_str(&done.stdout).unwrap();
+    let gap = |gap: &Value| {
+        (
+            gap["reason"].as_str().unwrap().to_string(),
+            gap["lost_min"].as_u64().unwrap(),
+            gap["lost_max"].as_u64(),
+        )
+    };
+    let mut gaps: Vec<_> = answer["missing"].as_array().unwrap().iter().map(gap).collect();
+    gaps.sort();
+    gaps
+}
+
+fn file(least: u64, most: u64) -> (String, u64, Option<u64>) {
+    ("file".to_string(), least, Some(most))
+}
+
+fn cut(least: u64) -> (String, u64, Option<u64>) {
+    ("unreadable".to_string(), least, None)
+}
+
+/// What a question for a part of the capture, in parts of a thousand, says that it lacks.
+fn part(place: &Place, capture: &Capture, from: usize, to: usize) -> Vec<(String, u64, Option<u64>)> {
+    missing(place, (time(capture, from), time(capture, to)))
+}
+
+#[test]
+fn drops_that_a_file_counts_at_its_end_may_be_missing_anywhere_in_it() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 0);
+    let (first_ns, last_ns) = input.span_ns().unwrap();
+    let bytes = [pcapng(&input, Precision::Nano, false), dropped(0, 7, last_ns)].concat();
+    std::fs::write(place.path("lossy.pcapng"), bytes).unwrap();
+    let done = import(&place, &["lossy.pcapng"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    for (from, to) in [(0, 10), (400, 500), (990, 1000), (0, 0), (1000, 1000)] {
+        assert_eq!(part(&place, &input, from, to), [file(0, 7)], "{from} to {to}");
+    }
+    assert_eq!(gaps(&ask(&place, &["--count", "--json"])), [file(7, 7)]);
+    assert_eq!(gaps(&ask(&place, &["host 10.99.0.1", "--count", "--json"])), [file(0, 7)]);
+    assert!(missing(&place, (first_ns - 9 * SECOND, first_ns - SECOND)).iter().all(|gap| gap.0 != "file"));
+    // The file itself says the same.
+    let (from, to) = (at(time(&input, 400)), at(time(&input, 500)));
+    let span = ["--from", &from, "--to", &to];
+    let of_file = query(&place, &[&["-r", "lossy.pcapng", "--count", "--json"], &span[..]].concat());
+    assert_eq!(gaps(&of_file), [file(0, 7)]);
+    // In words, in a file, and through a pipe.
+    let done = ask(&place, &[&["--count"], &span[..]].concat());
+    assert!(!done.stdout.contains("nothing is missing"), "{}", done.stdout);
+    let done = ask(&place, &[&["-w", "out.pcapng"], &span[..]].concat());
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing is missing"), "{}", done.stderr);
+    let comment = oracle::read(place.path("out.pcapng")).unwrap().comments.concat();
+    assert!(comment.contains("incomplete: at least 0 and at most 7 packets are missing"), "{comment}");
+    let mut piped = wirescope(&["query", "-w", "-"]);
+    piped.arg("--store").arg(place.path("store")).args(span);
+    let out = piped.stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(out.status.success());
+    let found = oracle::parse(&out.stdout).unwrap();
+    assert!(
+        String::from_utf8_lossy(&out.stdout).contains("at most 7 packets are missing"),
+        "{:?}",
+        found.comments
+    );
+}
+
+#[test]
+fn a_truncated_file_lacks_one_packet_at_least_from_its_end_on_and_nothing_in_front_of_it() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 0);
+    let bytes = pcap(&input, Precision::Nano, false);
+    std::fs::write(place.path("cut.pcap"), &bytes[..bytes.len() - 5]).unwrap();
+    let done = import(&place, &["cut.pcap"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert_eq!(part(&place, &input, 0, 500), []);
+    assert_eq!(part(&place, &input, 990, 999), [cut(0)]);
+    let all = ask(&place, &["--count", "--json"]);
+    assert_eq!(gaps(&all), [cut(1)]);
+    let done = ask(&place, &["-w", "out.pcapng"]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let comment = oracle::read(place.path("out.pcapng")).unwrap().comments.concat();
+    assert!(comment.contains("incomplete: at least 1 packet is missing"), "{comment}");
+    let mut verify = wirescope(&["verify", "--json"]);
+    verify.arg(place.path("store"));
+    let verified: Value = serde_json::from_str(&finish(verify).stdout).unwrap();
+    let files = verified["files"].as_array().unwrap();
+    let rows: Vec<&Value> = files.iter().flat_map(|file| file["missing"].as_array().unwrap()).collect();
+    assert_eq!(rows.len(), 1, "{verified}");
+    assert_eq!(
+        (&rows[0]["reason"], &rows[0]["lost_min"], &rows[0]["lost_max"]),
+        (&"unreadable".into(), &1.into(), &Value::Null)
+    );
+}
+
+#[test]
+fn of_two_files_that_are_imported_together_each_says_what_it_lacks() {
+    let place = Place::new();
+    // The first one is cut before the second begins, which counts drops of an interface without packets.
+    let (first, mut second) = (capture(&[ETHERNET], 0), capture(&[ETHERNET], 100_000));
+    second.interfaces.push(Interface::new("silent", RAW));
+    let bytes = pcapng(&first, Precision::Nano, false);
+    std::fs::write(place.path("cut.pcapng"), &bytes[..bytes.len() - 5]).unwrap();
+    let (_, last_ns) = second.span_ns().unwrap();
+    let bytes = [pcapng(&second, Precision::Nano, false), dropped(1, 9, last_ns)].concat();
+    std::fs::write(place.path("lossy.pcapng"), bytes).unwrap();
+    let done = import(&place, &["cut.pcapng", "lossy.pcapng"]);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert_eq!(part(&place, &first, 0, 500), [file(0, 9)]);
+    assert_eq!(part(&place, &second, 400, 500), [file(0, 9), cut(0)]);
+    assert_eq!(gaps(&ask(&place, &["--count", "--json"])), [file(9, 9), cut(1)]);
+}
+
+#[test]
+fn what_files_lack_concerns_no_other_run_of_the_store() {
+    let place = Place::new();
+    let (live, later) = (capture(&[ETHERNET], 0), capture(&[ETHERNET], 200_000));
+    keep(&place, &live);
+    let input = capture(&[ETHERNET], 100_000);
+    let (_, last_ns) = input.span_ns().unwrap();
+    let bytes = [pcapng(&input, Precision::Nano, false), dropped(0, 7, last_ns), vec![6, 0, 0]].concat();
+    std::fs::write(place.path("lossy.pcapng"), bytes).unwrap();
+    assert_eq!(import(&place, &["lossy.pcapng"]).code(), Some(1));
+    keep(&place, &later);
+    for run in [&live, &later] {
+        assert_eq!(part(&place, run, 0, 1000), []);
+    }
+    assert_eq!(part(&place, &input, 0, 500), [file(0, 7)]);
+    assert_eq!(part(&place, &input, 0, 1000), [file(7, 7), cut(1)]);
+    let mut list = wirescope(&["store", "list", "--store"]);
+    list.arg(place.path("store"));
+    let listed = finish(list);
+    assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
+    assert!(listed.stdout.contains("missing: 7 file, at least 1 unreadable"), "{}", listed.stdout);
+}
+
+#[test]
+fn a_volume_with_a_filter_says_what_the_files_of_its_run_lack() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 0);
+    let (_, last_ns) = input.span_ns().unwrap();
+    let bytes = [pcapng(&input, Precision::Nano, false), dropped(0, 7, last_ns), vec![6, 0, 0]].concat();
+    let source = place.source_of("lossy.pcapng", &bytes);
+    let store = place.path("store");
+    let to = [
+        "--store",
+        store.to_str().unwrap(),
+        "--store-filter",
+        "udp",
+        "--segment",
+        "64KiB",
+        "--ring",
+        "16MiB",
+    ];
+    place.summary(&[&["--source", &source[..]], &to[..]].concat());
+    let said = part(&place, &input, 0, 200);
+    assert!(said.contains(&file(0, 7)) && !said.contains(&cut(0)), "{said:?}");
+    let all = gaps(&ask(&place, &["--count", "--json"]));
+    assert!(all.contains(&file(7, 7)) && all.contains(&cut(1)), "{all:?}");
+}
+
+#[test]
+fn a_run_that_goes_on_says_what_its_file_lacked() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 0);
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
+    let store = place.path("store");
+    let run = place.command(&["-r", "-", "--store", store.to_str().unwrap(), "--ring", "64MiB"]);
+    let mut relay = Command::new("sh");
+    relay.args(["-c", "exec \"$0\" \"$@\" < fifo"]).arg(run.get_program()).args(run.get_args());
+    relay.current_dir(place.root());
+    let run = Started::new(relay);
+    let mut pipe = File::options().write(true).open(place.path("fifo")).unwrap();
+    pipe.write_all(&pcapng(&input, Precision::Nano, false)).unwrap();
+    let answer = || -> Option<Value> {
+        let done = ask(&place, &["--count", "--json"]);
+        serde_json::from_str(&done.stdout).ok().filter(|_| done.code() == Some(0))
+    };
+    let packets = input.packets.len();
+    wait_until("all packets are flushed", || answer().is_some_and(|answer| answer["packets"] == packets));
+    assert_eq!(part(&place, &input, 0, 1000), []);
+    // Times that lie in front of all packets, so that no segment tells when it was.
+    let before_ns = input.span_ns().unwrap().0 - SECOND;
+    pipe.write_all(&dropped(0, 7, before_ns)).unwrap();
+    wait_until("the loss is flushed", || part(&place, &input, 0, 500) == [file(0, 7)]);
+    // And once more: of the two records in the slot each was replaced.
+    pipe.write_all(&dropped(0, 9, before_ns)).unwrap();
+    wait_until("both are", || part(&place, &input, 0, 1000) == [file(9, 9)]);
+    assert_eq!(answer().unwrap()["packets"], packets);
+    drop(pipe);
+    assert_eq!(run.finish(LIMIT).code(), Some(0));
+    assert_eq!(part(&place, &input, 0, 500), [file(0, 9)]);
+}
