@@ -1,27 +1,37 @@
-//! Questions to an instance, over its Unix socket: a connection each, answered piece by piece.
+//! Questions to an instance, over its Unix socket or through a door to the network: a connection each, answered piece by
+//! piece.
 //!
 //! ```text
-//! Client::unix(path) ─► ask(GET, "status") ─► Answer ─► next_piece() ─► bytes, as they come
-//!                                         └► a status of 400 and more: a Problem
+//! Client::unix(path)        ─► ask(GET, "status") ─► Answer ─► next_piece() ─► bytes, as they come
+//! Client::url(url, token)                         └► a status of 400 and more: a Problem
 //! ```
 
 use crate::PREFIX;
+use crate::identity::is_name;
 use crate::problem::Problem;
+use crate::trust::Trust;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, TE};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, TE};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 /// A refusal's body at most, bytes; what is longer is cut off.
 const PROBLEM_BYTES_MAX: usize = 256 << 10;
@@ -33,14 +43,17 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens there, or not to this user.
-    #[error("{}: {cause}", .path.display())]
+    /// Nobody listens there, or not to this user, or not with TLS that is believed.
+    #[error("{place}: {cause}")]
     Connect {
-        /// The socket.
-        path: PathBuf,
+        /// The socket, or the host.
+        place: String,
         /// The system's.
         cause: io::Error,
     },
+    /// That is no URL of a door.
+    #[error("{0}")]
+    Url(String),
     /// The connection broke, or what came is no HTTP.
     #[error("the instance broke off: {0}")]
     Broken(#[from] hyper::Error),
@@ -65,8 +78,41 @@ pub enum AskError {
 #[derive(Debug)]
 pub struct Client {
     runtime: Arc<Runtime>,
-    path: PathBuf,
+    place: Place,
+    /// What stands in front of every route.
+    prefix: String,
 }
+
+/// Where the instance is.
+#[derive(Debug)]
+enum Place {
+    Unix(PathBuf),
+    Network(Network),
+}
+
+/// A door to the network.
+struct Network {
+    /// As `Host` has it.
+    authority: String,
+    /// To connect to, and to be certified.
+    host: String,
+    port: u16,
+    /// `None`: without TLS, to this machine.
+    tls: Option<Arc<ClientConfig>>,
+    /// The whole header, marked so that it is shown nowhere.
+    token: HeaderValue,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.authority)
+    }
+}
+
+/// What HTTP is spoken over.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// What came.
 #[derive(Debug)]
@@ -87,13 +133,76 @@ impl Client {
     /// # Errors
     /// The system's.
     pub fn unix(path: impl Into<PathBuf>) -> Result<Client, AskError> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Client { runtime: Arc::new(runtime), path: path.into() })
+        Client::new(Place::Unix(path.into()), PREFIX)
     }
 
-    /// The instance's socket.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Of the instance behind the door at this URL: `https://HOST[:PORT]`, for one of several with
+    /// `/api/v1/instances/NAME`. Without TLS, by `http://`, only on this machine.
+    ///
+    /// # Errors
+    /// That is no such URL; or the token can't be one; or there is nobody to believe.
+    pub fn url(url: &str, token: &str, trust: &Trust) -> Result<Client, AskError> {
+        let bad = |cause: &str| AskError::Url(format!("{url}: {cause}"));
+        let uri: Uri = url.parse().map_err(|_| bad("it is no URL"))?;
+        let is_tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(bad("it begins with neither https:// nor http://")),
+        };
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
+        let authority = authority.ok_or_else(|| bad("it names no host"))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
+        let is_here = host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback());
+        if !is_tls && !is_here {
+            return Err(bad("without TLS the token could be read on the way; write https://"));
+        }
+        let path = uri.path().trim_end_matches('/');
+        let is_instance = |rest: &str| rest.strip_prefix("/instances/").is_some_and(is_name);
+        let prefix = match path.strip_prefix(PREFIX) {
+            _ if path.is_empty() => PREFIX,
+            Some(rest) if rest.is_empty() || is_instance(rest) => path,
+            _ => return Err(bad("behind the host stands nothing, or /api/v1/instances/NAME")),
+        };
+        if uri.query().is_some() {
+            return Err(bad("it has a query"));
+        }
+        let token = token.trim();
+        let header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
+        let mut token = header.ok_or_else(|| AskError::Url("the token is none".to_string()))?;
+        token.set_sensitive(true);
+        let tls = is_tls.then(|| trust.config().map(Arc::new).map_err(AskError::Url)).transpose()?;
+        let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let authority = authority.to_string();
+        Client::new(Place::Network(Network { authority, host, port, tls, token }), prefix)
+    }
+
+    fn new(place: Place, prefix: &str) -> Result<Client, AskError> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        Ok(Client { runtime: Arc::new(runtime), place, prefix: prefix.to_string() })
+    }
+
+    /// The instance's socket, or its door.
+    pub fn place(&self) -> String {
+        match &self.place {
+            Place::Unix(path) => path.display().to_string(),
+            Place::Network(network) => network.authority.clone(),
+        }
+    }
+
+    /// Whether it is asked through a door to the network.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Network(_))
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>, AskError> {
+        let connected = timeout(PATIENCE, async {
+            Ok(match &self.place {
+                Place::Unix(path) => Box::new(UnixStream::connect(path).await?) as Box<dyn Stream>,
+                Place::Network(network) => network.connect().await?,
+            })
+        });
+        let connected = connected.await.map_err(|_| AskError::Silent)?;
+        connected.map_err(|cause| AskError::Connect { place: self.place(), cause })
     }
 
     /// Asks for what stands below the prefix of all routes, for example `dumps?limit=10`.
@@ -102,15 +211,17 @@ impl Client {
     /// There is no answer, or a refusal.
     pub fn ask(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Answer, AskError> {
         self.runtime.block_on(async {
-            let connect = tokio::time::timeout(PATIENCE, UnixStream::connect(&self.path)).await;
-            let stream = connect
-                .map_err(|_| AskError::Silent)?
-                .map_err(|cause| AskError::Connect { path: self.path.clone(), cause })?;
+            let stream = self.connect().await?;
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             self.runtime.spawn(connection);
             let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-            let mut request =
-                Request::builder().method(method).uri(format!("{PREFIX}/{what}")).header(HOST, "localhost");
+            let mut request = Request::builder().method(method).uri(format!("{}/{what}", self.prefix));
+            request = match &self.place {
+                Place::Unix(_) => request.header(HOST, "localhost"),
+                Place::Network(network) => {
+                    request.header(HOST, &network.authority).header(AUTHORIZATION, network.token.clone())
+                }
+            };
             request = request.header(TE, "trailers");
             if body.is_some() {
                 request = request.header(CONTENT_TYPE, "application/json");
@@ -144,6 +255,16 @@ impl Client {
             all.extend_from_slice(&bytes);
         }
         if all.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&all)?) }
+    }
+}
+
+impl Network {
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
+        Ok(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?))
     }
 }
 
@@ -241,5 +362,35 @@ mod tests {
         let nobody = Client::unix("/nonexistent/s.sock").unwrap();
         let refused = nobody.json(Method::GET, "status", None).unwrap_err();
         assert!(refused.to_string().starts_with("/nonexistent/s.sock: No such file"), "{refused}");
+    }
+    #[test]
+    fn a_door_has_a_url_and_no_token_leaves_this_machine_without_tls() {
+        let trust = Trust::Fingerprint([7; 32]);
+        let client = |url: &str| Client::url(url, "wirescope_x\n", &trust);
+        for (url, place, prefix) in [
+            ("https://scope:8443", "scope:8443", "/api/v1"),
+            ("https://[2001:db8::1]:8443/", "[2001:db8::1]:8443", "/api/v1"),
+            ("http://127.0.0.1:8080/api/v1/", "127.0.0.1:8080", "/api/v1"),
+            ("https://scope/api/v1/instances/lan", "scope", "/api/v1/instances/lan"),
+        ] {
+            let client = client(url).unwrap();
+            assert_eq!((client.place().as_str(), client.prefix.as_str()), (place, prefix), "{url}");
+            assert!(!format!("{client:?}").contains("wirescope_x"));
+        }
+        for url in [
+            "scope:8443",
+            "http://scope:8080",
+            "http://192.0.2.7",
+            "ftp://scope",
+            "https://a:b@scope",
+            "https://scope/status",
+            "https://scope/api/v1/instances/a/b",
+            "https://scope?token=x",
+            "",
+        ] {
+            assert!(matches!(client(url), Err(AskError::Url(_))), "{url}");
+        }
+        assert!(Client::url("https://scope", "", &trust).is_err());
+        assert!(Client::url("https://scope", "a\nb", &trust).is_err());
     }
 }

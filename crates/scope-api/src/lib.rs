@@ -13,7 +13,8 @@
 //! | [`fire`] | an order to fire |
 //! | [`hold`] | a hold of a store in words |
 //! | [`trigger`] | a trigger in words |
-//! | [`client`] | questions to an instance, over its Unix socket |
+//! | [`identity`] | who asks, as a door passes it on |
+//! | [`client`], [`trust`] | questions to an instance, over its Unix socket or through a door; which door is believed |
 //! | [`find`] | the sockets of the instances of this machine |
 //!
 //! It needs neither the server nor anything that captures.
@@ -22,14 +23,18 @@ pub mod client;
 pub mod find;
 pub mod fire;
 pub mod hold;
+pub mod identity;
 pub mod problem;
 pub mod role;
 pub mod routes;
 pub mod trigger;
+pub mod trust;
 
 pub use client::Client;
+pub use identity::Identity;
 pub use problem::Problem;
 pub use role::Role;
+pub use trust::Trust;
 
 /// What stands in front of every route.
 pub const PREFIX: &str = "/api/v1";

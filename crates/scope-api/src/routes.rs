@@ -84,6 +84,8 @@ pub enum Action {
     Metrics,
     /// This table, as an OpenAPI document.
     OpenApi,
+    /// The instances that can be asked here.
+    Instances,
 }
 
 /// A route.
@@ -147,6 +149,7 @@ pub const ROUTES: &[Route] = &[
     get("audit", Action::Audit, Role::Admin, "Who ordered what and looked at which packets, as JSON lines: the file of the folder."),
     get("metrics", Action::Metrics, Role::Viewer, "Counters for Prometheus."),
     get("openapi.json", Action::OpenApi, Role::Viewer, "This API as an OpenAPI document."),
+    get("instances", Action::Instances, Role::Viewer, "The instances that can be asked here; each has all routes below instances/NAME/, too, at a door to the network."),
 ];
 
 /// What a request's path stands for.
@@ -212,6 +215,21 @@ fn decoded(raw: &str) -> Result<String, &'static str> {
 }
 
 impl Route {
+    /// Whether it answers whoever may see only packets of a filter: these ask for packets, fire, and see what they fired.
+    pub fn answers_bound(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Live
+                | Action::Ready
+                | Action::Version
+                | Action::Fire
+                | Action::Dumps
+                | Action::Dump
+                | Action::DumpFile
+                | Action::Packets
+        )
+    }
+
     /// Whether each request, a refused one too, is a line of the audit: orders, and looks at packets.
     pub fn is_audited(&self) -> bool {
         self.method != "GET" || matches!(self.action, Action::Packets | Action::DumpFile | Action::Audit)

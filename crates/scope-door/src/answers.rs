@@ -3,6 +3,7 @@
 use crate::audit::AUDIT_FILE;
 use crate::body::{Body, json, text};
 use crate::exposition::Form;
+use crate::peer::Owner;
 use crate::state::{Phase, Published, State};
 use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets};
 use http::header::VARY;
@@ -24,6 +25,8 @@ pub(crate) struct Asked {
     pub action: Action,
     /// What whoever asks may do.
     pub role: Role,
+    /// Whose dumps this one sees, and of which packets; `None`: all.
+    pub owner: Option<Owner>,
     pub parameters: Vec<String>,
     pub query: Vec<(String, String)>,
     /// `Null`: there was none.
@@ -40,7 +43,7 @@ pub(crate) struct Asked {
 /// # Errors
 /// Why there is none.
 pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
-    let Asked { action, role, mut parameters, query, body, headers, is_head, gone } = asked;
+    let Asked { action, role, owner, mut parameters, query, body, headers, is_head, gone } = asked;
     let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses | Action::Packets);
     if let Some((key, _)) = query.first().filter(|_| !takes_query) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
@@ -61,6 +64,7 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
             .remedy("omit it"));
     }
     let first = parameters.pop().unwrap_or_default();
+    let owner = owner.as_ref();
     let now = || state.now();
     let ok = |value: Value| Ok(json(StatusCode::OK, &value));
     match action {
@@ -108,22 +112,21 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         Action::Devices => inventory::devices(state),
         Action::Doctor => inventory::doctor(state).await,
         Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?).await,
-        Action::Fire => firing::by_hand(state, Fire::read(&body)?).await,
+        Action::Fire => firing::by_hand(state, Fire::read(&body)?, owner).await,
         Action::Holds => holds::list(state).await,
         Action::AddHold => holds::add(state, &body).await,
         Action::RemoveHold => holds::remove(state, first).await,
         Action::ArmTrigger => firing::arm(state, first, true).await,
         Action::DisarmTrigger => firing::arm(state, first, false).await,
         Action::Audit => audit(state, &headers).await,
-        Action::Dumps => ok(state.dumps.page(&query)?),
-        Action::Dump => match state.dumps.get(&first)? {
-            Ok(finished) => Ok(json(StatusCode::OK, &finished.facts)),
-            Err(open) => Ok(json(StatusCode::OK, &open)),
+        Action::Dumps => ok(state.dumps.page(&query, owner)?),
+        Action::Dump => match state.dumps.get(&first, owner)? {
+            Ok(finished) => ok(finished.shown(owner)),
+            Err(open) => ok(open),
         },
-        Action::DumpFile => dump_file(state, &first, &query, &headers).await,
+        Action::DumpFile => dump_file(state, &first, owner, &query, &headers).await,
         Action::DeleteDump => deleting::delete(state, &first).await,
-        // Nobody at the socket is bound to a filter.
-        Action::Packets => packets::answer(state, &query, None, (is_head, gone)).await,
+        Action::Packets => packets::answer(state, &query, owner, (is_head, gone)).await,
         Action::Events => follow::answer(state, role, &headers),
         Action::Reload => reload(state),
         Action::Metrics => {
@@ -133,6 +136,10 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
             Ok(answer)
         }
         Action::OpenApi => ok(document::openapi()),
+        Action::Instances => {
+            let instance = json!({"run": state.run, "state": now().phase.word(), "answers": true});
+            ok(json!({"instances": [instance]}))
+        }
     }
 }
 
@@ -200,10 +207,11 @@ fn trigger(trigger: &TriggerStatus) -> Value {
 async fn dump_file(
     state: &Arc<State>,
     id: &str,
+    owner: Option<&Owner>,
     query: &[(String, String)],
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Problem> {
-    let files = state.dumps.files(id)?;
+    let files = state.dumps.files(id, owner)?;
     let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
     let name = match query {
         [] => files.first(),

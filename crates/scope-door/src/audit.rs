@@ -5,7 +5,7 @@
 //! {"action":"Fire","chain":"9f..","method":"POST","path":"/api/v1/fire","role":"admin","run":"0a1b..","status":202,
 //!  "time":"2026-11-20T20:31:05.000000000Z","uid":0,"what":{"filter":"udp"}}
 //! ```
-//! (one line). `chain` is BLAKE3 over the hash of the same run's line before (of its first line: nothing), as it is written
+//! (one line). `name` is the token's, where a door to the network asked for somebody. `chain` is BLAKE3 over the hash of the same run's line before (of its first line: nothing), as it is written
 //! there, and this line without its `chain`, keys in alphabetical order. So runs that share a folder have chains of their own,
 //! and one goes on where the file was moved away meanwhile. The newest hash stands in the status lines of the log: so a
 //! tail that was cut off, or a run whose lines are all gone, shows, too.
@@ -28,6 +28,8 @@ pub(crate) const AUDIT_FILE: &str = "audit.jsonl";
 #[derive(Clone, Debug)]
 pub(crate) struct Noted {
     pub uid: u32,
+    /// The name of whom that user asked for; `None`: for nobody else.
+    pub name: Option<String>,
     /// `none`: nothing is allowed.
     pub role: String,
     pub method: String,
@@ -94,11 +96,14 @@ impl Audit {
                 file
             }
         };
-        let Noted { uid, role, method, path, action, what, status, given } = noted;
+        let Noted { uid, name, role, method, path, action, what, status, given } = noted;
         let mut line = json!({
             "time": iso(now_ns), "run": self.run, "uid": uid, "role": role, "method": method, "path": path,
             "action": action, "what": what, "status": status,
         });
+        if let Some(name) = name {
+            line["name"] = json!(name);
+        }
         if let Some(given) = given {
             line["given"] = given.clone();
         }
@@ -133,6 +138,7 @@ mod tests {
     fn noted(number: u16) -> Noted {
         Noted {
             uid: 1000,
+            name: None,
             role: "analyst".to_string(),
             method: "POST".to_string(),
             path: "/api/v1/fire".to_string(),

@@ -32,7 +32,14 @@ impl Door {
     /// # Errors
     /// The system gives no thread, or no means to wait.
     pub fn open(opening: &Opening<'_>, control: &Arc<Control>, settings: Settings) -> io::Result<Door> {
-        let rules = Rules { user: opening.socket.user(), group: settings.group, role: settings.role };
+        let user = opening.socket.user();
+        let rules = Rules {
+            user,
+            group: settings.group,
+            role: settings.role,
+            serve_user: settings.serve_user.or(Some(user)),
+            serve_role: settings.serve_role,
+        };
         let listener = opening.socket.listener()?;
         let state = Arc::new(State::new(opening, control.clone(), settings));
         let (stop, stopped) = watch::channel(false);

@@ -1,5 +1,6 @@
 //! The dumps of a run, as answers show them: those that are finished as the log has them, and those that are open.
 
+use crate::peer::Owner;
 use http::StatusCode;
 use scope_api::Problem;
 use scope_engine::{DumpStatus, DumpSummary, summary};
@@ -40,6 +41,17 @@ pub(crate) struct Made {
     pub bytes: u64,
 }
 
+impl Finished {
+    /// What its owner sees of it: without the counters of interfaces, which count all packets. `None`: everything.
+    pub(crate) fn shown(&self, owner: Option<&Owner>) -> Value {
+        let mut facts = Value::clone(&self.facts);
+        if let (Some(_), Some(object)) = (owner, facts.as_object_mut()) {
+            object.remove("counters");
+        }
+        facts
+    }
+}
+
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Dumps(Mutex<Known>);
@@ -48,6 +60,8 @@ pub(crate) struct Dumps(Mutex<Known>);
 struct Known {
     finished: BTreeMap<u64, Finished>,
     open: BTreeMap<u64, Value>,
+    /// Whose those are that somebody fired who sees only these.
+    owners: BTreeMap<u64, Owner>,
     /// The newest that was forgotten.
     forgotten: u64,
     /// By trigger, those that were forgotten included; at most [`TRIGGERS_MAX`] and [`OTHERS`].
@@ -64,6 +78,13 @@ impl Known {
         made.failed += u64::from(report.has_failed());
         made.packets += report.packets;
         made.bytes += report.bytes;
+    }
+}
+
+impl Known {
+    /// Whether `owner` sees this one.
+    fn shows(&self, id: u64, owner: Option<&Owner>) -> bool {
+        owner.is_none_or(|owner| self.owners.get(&id) == Some(owner))
     }
 }
 
@@ -87,6 +108,7 @@ impl Dumps {
             && let Some((forgotten, _)) = known.finished.pop_first()
         {
             known.forgotten = known.forgotten.max(forgotten);
+            known.owners.retain(|id, _| *id > forgotten);
         }
     }
 
@@ -104,9 +126,10 @@ impl Dumps {
         known.open = open;
     }
 
-    /// One has begun.
-    pub(crate) fn begun(&self, id: u64, trigger: &str) {
+    /// One has begun, which `owner` fired, if that one sees no others.
+    pub(crate) fn begun(&self, id: u64, trigger: &str, owner: Option<&Owner>) {
         let mut known = self.lock();
+        known.owners.extend(owner.map(|owner| (id, owner.clone())));
         if !known.finished.contains_key(&id) {
             let value = json!({"id": id, "state": "open", "trigger": trigger, "packets": 0, "lag_ns": null});
             known.open.entry(id).or_insert(value);
@@ -126,11 +149,14 @@ impl Dumps {
     /// One.
     ///
     /// # Errors
-    /// There is none.
-    pub(crate) fn get(&self, id: &str) -> Result<Result<Finished, Value>, Problem> {
+    /// There is none that `owner` sees; `None` sees all.
+    pub(crate) fn get(&self, id: &str, owner: Option<&Owner>) -> Result<Result<Finished, Value>, Problem> {
         let none = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("id");
         let Ok(id) = id.parse::<u64>() else { return Err(none(format!("'{id}' is no number of a dump"))) };
         let known = self.lock();
+        if !known.shows(id, owner) {
+            return Err(none(format!("this run has no dump {id}"))); // as of one that never was
+        }
         match (known.finished.get(&id), known.open.get(&id)) {
             (Some(finished), _) => Ok(Ok(finished.clone())),
             (None, Some(open)) => Ok(Err(open.clone())),
@@ -142,12 +168,12 @@ impl Dumps {
         }
     }
 
-    /// A finished one's files, by their names in the folder.
+    /// The files of a finished one that `owner` sees, by their names in the folder.
     ///
     /// # Errors
     /// There is none, or it isn't finished.
-    pub(crate) fn files(&self, id: &str) -> Result<Arc<[OsString]>, Problem> {
-        match self.get(id)? {
+    pub(crate) fn files(&self, id: &str, owner: Option<&Owner>) -> Result<Arc<[OsString]>, Problem> {
+        match self.get(id, owner)? {
             Ok(finished) => Ok(finished.files),
             Err(_) => {
                 let problem = Problem::new(StatusCode::CONFLICT, format!("dump {id} isn't finished"));
@@ -156,11 +182,11 @@ impl Dumps {
         }
     }
 
-    /// A page of them, the oldest first, for these parameters of a query.
+    /// A page of those that `owner` sees, the oldest first, for these parameters of a query.
     ///
     /// # Errors
     /// A parameter can't be meant.
-    pub(crate) fn page(&self, query: &[(String, String)]) -> Result<Value, Problem> {
+    pub(crate) fn page(&self, query: &[(String, String)], owner: Option<&Owner>) -> Result<Value, Problem> {
         let bad = |key: &str, cause: String| Problem::new(StatusCode::BAD_REQUEST, cause).at(key);
         let (mut limit, mut after, mut trigger, mut complete) = (PAGE, 0, None, None);
         for (key, value) in query {
@@ -187,7 +213,7 @@ impl Dumps {
         let finished = known.finished.iter().map(|(id, dump)| (*id, &*dump.facts));
         let all: BTreeMap<u64, &Value> = finished
             .chain(known.open.iter().map(|(id, open)| (*id, open)))
-            .filter(|(id, _)| *id > after)
+            .filter(|(id, _)| *id > after && known.shows(*id, owner))
             .collect();
         let is_wanted = |dump: &Value| {
             trigger.is_none_or(|name| dump["trigger"] == name)
@@ -196,7 +222,10 @@ impl Dumps {
         let mut wanted = all.into_iter().filter(|(_, dump)| is_wanted(dump));
         let page: Vec<(u64, &Value)> = wanted.by_ref().take(limit as usize).collect();
         let next = wanted.next().and(page.last()).map(|(id, _)| *id);
-        let dumps: Vec<&Value> = page.into_iter().map(|(_, dump)| dump).collect();
+        let shown = |(id, dump): (u64, &Value)| {
+            known.finished.get(&id).map_or_else(|| dump.clone(), |finished| finished.shown(owner))
+        };
+        let dumps: Vec<Value> = page.into_iter().map(shown).collect();
         Ok(json!({ "dumps": dumps, "next": next }))
     }
 }
@@ -216,14 +245,14 @@ mod tests {
                 ..DumpSummary::default()
             });
         }
-        dumps.begun(6, "even");
+        dumps.begun(6, "even", None);
         dumps
     }
 
     fn ids(dumps: &Dumps, query: &[(&str, &str)]) -> (Vec<u64>, Value) {
         let query: Vec<(String, String)> =
             query.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let page = dumps.page(&query).unwrap();
+        let page = dumps.page(&query, None).unwrap();
         (
             page["dumps"].as_array().unwrap().iter().map(|dump| dump["id"].as_u64().unwrap()).collect(),
             page["next"].clone(),
@@ -241,7 +270,7 @@ mod tests {
         for (key, value) in
             [("limit", "0"), ("limit", "1001"), ("after", "x"), ("complete", "1"), ("what", "")]
         {
-            assert!(dumps.page(&[(key.to_string(), value.to_string())]).is_err(), "{key}={value}");
+            assert!(dumps.page(&[(key.to_string(), value.to_string())], None).is_err(), "{key}={value}");
         }
     }
 
@@ -260,12 +289,35 @@ mod tests {
     #[test]
     fn one_is_open_finished_or_not_there() {
         let dumps = dumps();
-        assert_eq!(dumps.get("5").unwrap().unwrap().facts["state"], "finished");
-        assert_eq!(dumps.get("6").unwrap().unwrap_err()["state"], "open");
+        assert_eq!(dumps.get("5", None).unwrap().unwrap().facts["state"], "finished");
+        assert_eq!(dumps.get("6", None).unwrap().unwrap_err()["state"], "open");
         for id in ["0", "7", "-1", "x", ""] {
-            assert_eq!(dumps.get(id).unwrap_err().status, StatusCode::NOT_FOUND, "{id}");
+            assert_eq!(dumps.get(id, None).unwrap_err().status, StatusCode::NOT_FOUND, "{id}");
         }
         dumps.open_now(&[]);
-        assert!(dumps.get("6").is_err());
+        assert!(dumps.get("6", None).is_err());
+    }
+    #[test]
+    fn an_owner_sees_what_it_fired_and_no_others() {
+        let dumps = dumps();
+        let owner = |name: &str, filter: &str| Owner { name: name.to_string(), filter: filter.to_string() };
+        let (noc, other) = (owner("noc", "udp"), owner("noc", "tcp"));
+        dumps.begun(7, "manual", Some(&noc));
+        dumps.begun(8, "manual", Some(&other));
+        dumps.finished(&DumpSummary { id: 7, trigger: "manual".into(), ..DumpSummary::default() });
+        let seen = |owner: &Owner| {
+            let page = dumps.page(&[], Some(owner)).unwrap();
+            let ids: Vec<u64> =
+                page["dumps"].as_array().unwrap().iter().map(|dump| dump["id"].as_u64().unwrap()).collect();
+            ids
+        };
+        assert_eq!((seen(&noc), seen(&other), seen(&owner("x", "udp"))), (vec![7], vec![8], vec![]));
+        let finished = dumps.get("7", Some(&noc)).unwrap().unwrap();
+        assert_eq!(finished.shown(None)["counters"], json!([]));
+        assert!(finished.shown(Some(&noc)).get("counters").is_none());
+        for id in ["1", "6", "8", "9"] {
+            let refused = dumps.get(id, Some(&noc)).unwrap_err();
+            assert_eq!(refused.to_string(), format!("id: this run has no dump {id}"));
+        }
     }
 }

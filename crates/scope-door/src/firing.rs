@@ -1,6 +1,8 @@
 //! Orders to fire: by hand with a window and a filter of its own, or a trigger as if its condition held now.
 
 use crate::body::{Body, json};
+use crate::dumps::Finished;
+use crate::peer::Owner;
 use crate::state::State;
 use http::header::LOCATION;
 use http::{HeaderValue, Response, StatusCode};
@@ -25,7 +27,11 @@ pub(crate) const RETRY_AFTER_S: u64 = 1;
 ///
 /// # Errors
 /// The order can't be meant, or is refused.
-pub(crate) async fn by_hand(state: &Arc<State>, fire: Fire) -> Result<Response<Body>, Problem> {
+pub(crate) async fn by_hand(
+    state: &Arc<State>,
+    fire: Fire,
+    owner: Option<&Owner>,
+) -> Result<Response<Body>, Problem> {
     let bad = |faults: &[Fault]| Problem::of_faults(StatusCode::BAD_REQUEST, faults);
     let mut faults = Vec::new();
     let mut duration = |key: &'static str, text: &Option<String>| {
@@ -47,11 +53,15 @@ pub(crate) async fn by_hand(state: &Arc<State>, fire: Fire) -> Result<Response<B
     if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
         faults.push(error.fault().of_subject(Subject::setting("filter")));
     }
+    let bound = owner.map(|owner| owner.filter.clone());
+    if let Some(Err(error)) = bound.as_ref().map(|bound| Filter::compile(bound, state.vlan, &types)) {
+        faults.push(error.fault().of_subject(Subject::Thing("wirescope-filter".to_string())));
+    }
     if !faults.is_empty() {
         return Err(bad(&faults));
     }
-    let own = OwnFire { filter, before_ns, after_ns, note: fire.note.clone().unwrap_or_default() };
-    fired(state, Which::Own(own), fire.wait).await
+    let own = OwnFire { filter, bound, before_ns, after_ns, note: fire.note.clone().unwrap_or_default() };
+    fired(state, Which::Own(own), fire.wait, owner).await
 }
 
 /// Fires this trigger.
@@ -67,7 +77,7 @@ pub(crate) async fn trigger(
         let problem = Problem::new(StatusCode::BAD_REQUEST, "a trigger has its own window and filter");
         return Err(problem.at("body").remedy("send only wait, or fire by hand: POST /api/v1/fire"));
     }
-    fired(state, Which::Named(name), fire.wait).await
+    fired(state, Which::Named(name), fire.wait, None).await
 }
 
 /// Lets a trigger fire, or not.
@@ -79,7 +89,12 @@ pub(crate) async fn arm(state: &Arc<State>, trigger: String, armed: bool) -> Res
     Ok(json(StatusCode::OK, &json!({"trigger": trigger, "armed": armed})))
 }
 
-async fn fired(state: &Arc<State>, which: Which, waits: bool) -> Result<Response<Body>, Problem> {
+async fn fired(
+    state: &Arc<State>,
+    which: Which,
+    waits: bool,
+    owner: Option<&Owner>,
+) -> Result<Response<Body>, Problem> {
     let reply = ordered(state, Order::Fire(which)).await?;
     let Reply::Fired(mut fired) = reply else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
@@ -88,11 +103,11 @@ async fn fired(state: &Arc<State>, which: Which, waits: bool) -> Result<Response
         return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such trigger").at("name"));
     };
     let Some(id) = dump else { return not_fired(&trigger, verdict) };
-    state.dumps.begun(id, &trigger);
+    state.dumps.begun(id, &trigger, owner);
     let location = HeaderValue::from_str(&format!("{PREFIX}/dumps/{id}"));
     let mut answer = match waits {
         false => json(StatusCode::ACCEPTED, &json!({"dump": id, "trigger": trigger, "verdict": verdict})),
-        true => json(StatusCode::OK, &*finished(state, id).await?),
+        true => json(StatusCode::OK, &finished(state, id).await?.shown(owner)),
     };
     answer.headers_mut().extend(location.map(|location| (LOCATION, location)));
     Ok(answer)
@@ -146,11 +161,11 @@ pub(crate) async fn ordered(state: &Arc<State>, order: Order) -> Result<Reply, P
 }
 
 /// Waits for the end of a dump. It has one: a dump ends with its window, or with the run.
-async fn finished(state: &Arc<State>, id: u64) -> Result<Arc<serde_json::Value>, Problem> {
+async fn finished(state: &Arc<State>, id: u64) -> Result<Finished, Problem> {
     loop {
         let changed = state.changed.notified();
         if let Some(dump) = state.dumps.get_finished(id) {
-            return Ok(dump.facts);
+            return Ok(dump);
         }
         if state.is_over() {
             return Err(Problem::new(

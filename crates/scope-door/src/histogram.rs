@@ -96,7 +96,6 @@ impl Measures {
     }
 
     /// The answer to a question for packets has ended: how long it took, and how many bytes of it went out.
-    #[expect(dead_code, reason = "the route /packets records it")]
     pub(crate) fn query(&self, took: Duration, bytes: u64) {
         self.query_s.observe(took.as_secs_f64());
         self.query_bytes.observe(bytes as f64);

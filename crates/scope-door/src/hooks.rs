@@ -194,7 +194,7 @@ async fn fire(
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
         };
         for Fired { trigger, verdict, dump } in fired {
-            dump.iter().for_each(|id| state.dumps.begun(*id, &trigger));
+            dump.iter().for_each(|id| state.dumps.begun(*id, &trigger, None));
             any_began |= dump.is_some();
             let mut outcome = json!({"trigger": trigger, "verdict": verdict, "dump": dump});
             if let Some(at) = alert {

@@ -30,11 +30,9 @@
 //! | `audit` | who ordered what, chained line by line |
 //! | `question`, `packets` | a question for packets, and its answer |
 //! | `stream`, `given` | packets on their way to a client; what came of it |
-//! | `body` | bodies of answers |
 
 mod answers;
 mod audit;
-mod body;
 mod changing;
 mod deleting;
 mod document;
@@ -63,6 +61,8 @@ mod serving;
 mod settings;
 mod state;
 mod stream;
+
+pub(crate) use scope_http::body;
 
 pub use document::openapi;
 pub use door::Door;

@@ -9,6 +9,7 @@
 
 use crate::body::Body;
 use crate::given::{Given, Later};
+use crate::peer::Owner;
 use crate::question::{Question, Shape};
 use crate::state::State;
 use crate::stream::{Objects, PIECES_MAX, Pipe, Stream, Taken};
@@ -78,18 +79,24 @@ struct Asking {
     pieces: Sender<io::Result<Frame<Bytes>>>,
 }
 
-/// The answer; `is_head`: only how much there may be. Who asks may be `bound` to a filter. `stop` is set when nobody waits for
-/// it any more.
+/// The answer; `is_head`: only how much there may be. Who asks may be bound to the filter of `owner`. `stop` is set when
+/// nobody waits for it any more.
 ///
 /// # Errors
 /// The question can't be meant, or others are being answered.
 pub(crate) async fn answer(
     state: &Arc<State>,
     query: &[(String, String)],
-    bound: Option<Filter>,
+    owner: Option<&Owner>,
     (is_head, stop): (bool, Arc<AtomicBool>),
 ) -> Result<Response<Body>, Problem> {
-    let question = Question::read(query, &link_types(state).await, bound)?;
+    let link_types = link_types(state).await;
+    let bound = owner.map(|owner| Filter::compile(&owner.filter, state.vlan, &link_types)).transpose();
+    let bound = bound.map_err(|error| {
+        let cause = format!("the filter that bounds who asks: {error}");
+        Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token of another filter")
+    })?;
+    let question = Question::read(query, &link_types, bound)?;
     let Ok(place) = state.questions.places.clone().try_acquire_owned() else {
         state.questions.refused.fetch_add(1, Ordering::Relaxed);
         let cause = format!("{} questions are being answered", state.questions.most());

@@ -50,6 +50,10 @@ pub struct Settings {
     pub group: Option<u32>,
     /// What they may do.
     pub role: Role,
+    /// The user that the door to the network is; `None`: the run's own.
+    pub serve_user: Option<u32>,
+    /// What others may do through that door at most.
+    pub serve_role: Role,
     /// Wakes whoever reads the configuration file again; `None`: there is no file.
     pub reload: Option<SyncSender<()>>,
     /// Makes triggers of their words.

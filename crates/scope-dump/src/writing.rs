@@ -26,6 +26,8 @@ pub(crate) struct Writing<'a> {
     hit: Option<HitPacket>,
     /// It keeps every packet.
     everything: bool,
+    /// It is for somebody who may see only packets of a second filter.
+    bound: bool,
     output: Arc<DumpOutput>,
     /// What was known of the dump at its beginning.
     intro: DumpReport,
@@ -80,6 +82,7 @@ impl<'a> Writing<'a> {
             interfaces,
             hit: dump.hit,
             everything: dump.filter.is_everything(),
+            bound: dump.filter.is_of_two(),
             output: dump.output.clone(),
             intro: intro.clone(),
             progress: dump.progress.clone(),
@@ -162,6 +165,9 @@ impl<'a> Writing<'a> {
         let mut times: Vec<_> = files.values().flat_map(OutFile::times).collect();
         times.dedup();
         report.circumstances = self.evidence.around(report.from_ns, report.to_ns, times);
+        if self.bound {
+            report.circumstances.counters.clear(); // they count packets that whoever gets the dump may not see
+        }
         self.state(&files, report, lacks);
         match &self.output.spool {
             Some(_) => report.paths.extend(self.output.path_of_all()),

@@ -137,6 +137,8 @@ pub struct Told {
 pub struct OwnFire {
     /// Which packets go into it, without names of a template; empty: all.
     pub filter: String,
+    /// A second filter, which its packets have to match as well: whoever ordered it may see no others. `None`: all.
+    pub bound: Option<String>,
     /// How far back it reaches, ns; `None`: as far as other dumps by hand.
     pub before_ns: Option<i64>,
     /// How far on, ns.

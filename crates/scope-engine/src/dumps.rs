@@ -10,7 +10,7 @@ use scope_dump::{
 };
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};
-use scope_filter::FilterEngine;
+use scope_filter::{Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::{Interfaces, Ring};
 use scope_trigger::{Fire, Key, Occurrence, Places, Trigger, Verdict, Why, Window};
@@ -160,9 +160,23 @@ impl Dumps {
         occurrence: &Occurrence<'_>,
         packet: Option<HitPacket>,
     ) -> Outcome {
+        self.decided(trigger, occurrence, packet, None)
+    }
+
+    /// The same; of a dump's packets only those are kept that match `bound`, too.
+    fn decided(
+        self: &Arc<Self>,
+        trigger: &Trigger,
+        occurrence: &Occurrence<'_>,
+        packet: Option<HitPacket>,
+        bound: Option<&Filter>,
+    ) -> Outcome {
         let verdict = trigger.occurred(occurrence, &self.places);
         let (name, word) = (&trigger.config().name, verdict.name());
-        if let Verdict::Fired(fire) = verdict {
+        if let Verdict::Fired(mut fire) = verdict {
+            if let Some(bound) = bound {
+                fire.filter = fire.filter.and(bound);
+            }
             return Outcome { verdict: word, dump: Some(self.start(name, occurrence, packet, fire)) };
         }
         let detail = match (occurrence.why, verdict.detail()) {
@@ -174,12 +188,19 @@ impl Dumps {
         Outcome { verdict: word, dump: None }
     }
 
-    /// The same of an order to fire `trigger` at `now`; `note` says why, if it says anything.
-    pub fn ordered(self: &Arc<Self>, trigger: &Trigger, now: Moment, note: &str) -> Outcome {
+    /// The same of an order to fire `trigger` at `now`; `note` says why, if it says anything. `bound` is a second filter
+    /// that a dump's packets have to match.
+    pub fn ordered(
+        self: &Arc<Self>,
+        trigger: &Trigger,
+        now: Moment,
+        note: &str,
+        bound: Option<&Filter>,
+    ) -> Outcome {
         let link_types = self.link_types();
         let ordered = trigger.config().condition.ordered(now, &link_types);
         let why = if note.is_empty() { ordered.why } else { Why::Noted(note) };
-        self.occurred(trigger, &Occurrence { why, ..ordered }, None)
+        self.decided(trigger, &Occurrence { why, ..ordered }, None, bound)
     }
 
     /// The same of a program that tells of something, with the dump filter that its values make (`None`: the trigger's
@@ -453,7 +474,7 @@ mod tests {
             holdoff_key: None,
             single: false,
         });
-        let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000), "");
+        let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000), "", None);
         assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));
         events.close().unwrap();
         let log = std::fs::read_to_string(folder.path().join(scope_events::EVENTS_FILE)).unwrap();

@@ -14,6 +14,7 @@ use crate::wiring::Shared;
 use scope_events::event::Warning;
 use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, Template};
+use scope_packet::LinkType;
 use scope_trigger::{Response, Trigger};
 use std::sync::Arc;
 
@@ -123,7 +124,7 @@ impl Obeying<'_> {
         };
         let mut fired = Vec::new();
         for trigger in triggers {
-            let outcome = self.shared.dumps.ordered(trigger, self.shared.last_heard(), "");
+            let outcome = self.shared.dumps.ordered(trigger, self.shared.last_heard(), "", None);
             let name = trigger.config().name.clone();
             let of = if *which == Which::Hand { Which::Hand } else { Which::Named(name.clone()) };
             self.watch.note(&format!("{}: {}", words(&of), outcome.verdict));
@@ -150,8 +151,7 @@ impl Obeying<'_> {
             let fault = Fault::of(&unfilled.name[1..]).cause("the trigger's template needs it");
             refused(fault.remedy("give it, or give the template a fallback: TEMPLATE ?: FALLBACK"))
         })?;
-        let ring = &self.shared.ring;
-        let types: Vec<_> = (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
+        let types = self.link_types();
         let compiled = |text: &str| Filter::compile(text, response.vlan, &types);
         // As with packets: values that make no filter, such as an IPv6 address behind 'ip host'.
         match (compiled(&text), template.fallback()) {
@@ -159,6 +159,11 @@ impl Obeying<'_> {
             (Err(_), Some(fallback)) if compiled(fallback).is_ok() => Ok(Some(fallback.to_string())),
             (Err(error), _) => Err(refused(error.fault().of_subject(Subject::setting("dump")))),
         }
+    }
+
+    fn link_types(&self) -> Vec<LinkType> {
+        let ring = &self.shared.ring;
+        (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect()
     }
 
     /// Fires by hand with another response than that of `hand`, among whose hits it counts.
@@ -170,12 +175,17 @@ impl Obeying<'_> {
                 Fault::of("filter").with_value(&own.filter).cause("it has names of a packet's fields");
             return Err(Refusal::Faults(vec![fault.remedy("write the values: no packet fires by hand")]));
         };
-        let Response { before_ns, .. } = config.response;
+        let Response { before_ns, vlan, .. } = config.response;
+        let bound = own.bound.as_deref().map(|text| Filter::compile(text, vlan, &self.link_types()));
+        let bound = bound
+            .transpose()
+            .map_err(|error| Refusal::Faults(vec![error.fault().of_subject(Subject::setting("bound"))]))?;
         config.response.template = Some(template);
         config.response.before_ns = own.before_ns.unwrap_or(before_ns);
         config.response.after_ns = own.after_ns;
         let trigger = Trigger::new(config);
-        let outcome = self.shared.dumps.ordered(&trigger, self.shared.last_heard(), &own.note);
+        let outcome =
+            self.shared.dumps.ordered(&trigger, self.shared.last_heard(), &own.note, bound.as_ref());
         hand.add_counts(&trigger.counts());
         self.watch.note(&format!("{}: {}", words(&Which::Own(own.clone())), outcome.verdict));
         let name = hand.config().name.clone();
@@ -190,6 +200,10 @@ fn words(which: &Which) -> String {
         Which::Named(name) => format!("trigger {name} by hand"),
         Which::All => "all triggers by hand".to_string(),
         Which::Told(Told { trigger, what, .. }) => format!("trigger {trigger} by a hook ({what})"),
+        Which::Own(OwnFire { filter, bound: Some(bound), .. }) => {
+            let asked = if filter.is_empty() { "everything" } else { filter };
+            format!("dump of '{asked}', of what matches '{bound}', by hand")
+        }
         Which::Own(OwnFire { filter, .. }) if filter.is_empty() => words(&Which::Hand),
         Which::Own(OwnFire { filter, .. }) => format!("dump of '{filter}' by hand"),
     }

@@ -91,6 +91,8 @@ pub struct ControlPlan {
     pub is_given: bool,
     /// The number of the group that may connect, if one may.
     pub group: Option<u32>,
+    /// The group of the user that a door to the network is, whose socket it is where no other group was named.
+    pub serve_group: Option<u32>,
 }
 
 /// One run: what stays as it is while it goes, and what a reload may change.

@@ -125,6 +125,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         }
         None => None,
     };
+    if let Some(socket) = &socket {
+        watch.bound(socket).map_err(EngineError::Control)?;
+    }
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
     let taken_away = socket.iter().map(Socket::writable);

@@ -78,8 +78,10 @@ impl Socket {
         let user = user.map_or(me.uid, |user| user.uid);
         let socket = Socket { listener, path: path.clone(), folder, place: (facts.dev(), facts.ino()), user };
         let owner = (user != me.uid).then_some(user);
-        if owner.is_some() || plan.group.is_some() {
-            lchown(path, owner, plan.group).map_err(of_system)?;
+        // Only root may give it to a group that isn't its own.
+        let group = plan.group.or(plan.serve_group.filter(|_| me.uid == 0));
+        if owner.is_some() || group.is_some() {
+            lchown(path, owner, group).map_err(of_system)?;
         }
         socket.listener.set_nonblocking(true).map_err(of_system)?;
         Ok(socket)
@@ -127,7 +129,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn plan(path: &Path) -> ControlPlan {
-        ControlPlan { path: path.to_path_buf(), is_given: true, group: None }
+        ControlPlan { path: path.to_path_buf(), is_given: true, group: None, serve_group: None }
     }
 
     #[test]

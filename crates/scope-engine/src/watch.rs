@@ -4,6 +4,7 @@ use crate::socket::Socket;
 use crate::status::Status;
 use scope_dump::{Answerer, DumpReport};
 use scope_events::{AuditHead, Tail, event};
+use scope_fault::Fault;
 use scope_folder::Folder;
 use scope_rights::Rights;
 use scope_ring::RingMemory;
@@ -41,6 +42,13 @@ pub trait Watch: Sync {
     fn reloading(&self);
     /// They have, or stay as they are.
     fn reloaded(&self);
+    /// The control socket is bound, and rights are not given up yet: what begins beside the run, begins now.
+    ///
+    /// # Errors
+    /// It can't, and the run doesn't begin.
+    fn bound(&self, _socket: &Socket) -> Result<(), Fault> {
+        Ok(())
+    }
     /// The run can be asked at this socket: whoever watches may listen there until the run is over.
     fn opening(&self, _opening: Opening<'_>) {}
     /// Once a second, behind [`Watch::status`]: the same as the log's status lines have it.

@@ -51,6 +51,8 @@ struct Shared {
     transparent: bool,
     /// Oldest first.
     links: RwLock<Vec<(LinkType, Predicate)>>,
+    /// A packet has to match these two; then there is no text of its own to compile.
+    both: Option<(Filter, Filter)>,
 }
 
 impl Filter {
@@ -118,7 +120,25 @@ impl Filter {
             everything: words::tokens(text).is_empty(),
             transparent: vlan == VlanRule::Transparent && !words::says_vlan(text),
             links: RwLock::new(Vec::new()),
+            both: None,
         })))
+    }
+
+    /// What both this filter and `other` match: two compiled filters, each with its own programs, whose texts are never
+    /// joined. So nothing that stands in one text can change what the other means.
+    pub fn and(&self, other: &Filter) -> Filter {
+        Filter(Arc::new(Shared {
+            text: format!("{}; of what matches: {}", self.text(), other.text()),
+            everything: self.is_everything() && other.is_everything(),
+            transparent: self.looks_through_tags() && other.looks_through_tags(),
+            links: RwLock::new(Vec::new()),
+            both: Some((self.clone(), other.clone())),
+        }))
+    }
+
+    /// Whether it was made by [`Filter::and`].
+    pub fn is_of_two(&self) -> bool {
+        self.0.both.is_some()
     }
 
     /// The text as it was given.
@@ -154,6 +174,9 @@ impl Filter {
 
     /// The programs for `link` in words, compiled anew; none where the text is empty or doesn't compile.
     pub fn printed(&self, link: LinkType) -> Vec<Printed> {
+        if let Some((one, other)) = &self.0.both {
+            return one.printed(link).into_iter().chain(other.printed(link)).collect();
+        }
         if self.0.everything {
             return Vec::new();
         }
@@ -167,12 +190,18 @@ impl Filter {
     /// # Errors
     /// Why it isn't proven to mean the same: the filter has to be evaluated behind the capture only.
     pub fn in_kernel(&self, link: LinkType, snap_len: u32) -> Result<Vec<libc::sock_filter>, String> {
+        if self.is_of_two() {
+            return Err("it is two filters".to_string());
+        }
         kernel::program(&self.0.text, link, self.0.transparent, snap_len)
     }
 
     /// Bytes that every packet of link type `link` has, at least, that the filter matches: on fewer it never
     /// does. `None` where that isn't known, or where it matches no packet at all.
     pub fn bytes_needed(&self, link: LinkType) -> Option<u32> {
+        if let Some((one, other)) = &self.0.both {
+            return one.bytes_needed(link).max(other.bytes_needed(link));
+        }
         if self.0.everything {
             return Some(0);
         }
@@ -223,7 +252,10 @@ impl Filter {
 
     /// Whether the text compiles for `link`.
     pub fn compiles_for(&self, link: LinkType) -> bool {
-        !matches!(self.for_link(link).0, Engine::Never)
+        match self.for_link(link).0 {
+            Engine::Both(both) => both.iter().all(|one| !matches!(one.0, Engine::Never)),
+            engine => !matches!(engine, Engine::Never),
+        }
     }
 
     fn keep(&self, link: LinkType, predicate: Predicate) {
@@ -239,6 +271,10 @@ impl Filter {
 
     /// The predicate for `link`, or libpcap's words for why there is none.
     fn build(&self, link: LinkType) -> Result<Predicate, String> {
+        if let Some((one, other)) = &self.0.both {
+            let both = [one.for_link(link), other.for_link(link)];
+            return Ok(Predicate(Engine::Both(Arc::new(both))));
+        }
         let text = &self.0.text;
         if self.0.everything {
             return Ok(Predicate(Engine::Everything));
@@ -307,6 +343,7 @@ enum Engine {
     Everything,
     Never,
     Programs(Arc<Programs>),
+    Both(Arc<[Predicate; 2]>),
 }
 
 #[derive(Debug)]
@@ -335,6 +372,8 @@ impl Predicate {
                 Choice::Tags => &all.programs[tags.min(TAGS_MAX)..][..1],
                 Choice::ByteOrder => &all.programs[..BYTE_ORDERS],
             }),
+            // What one of them refuses needn't be looked at.
+            Engine::Both(both) => both.iter().find_map(|one| one.programs(tags)),
         }
     }
 
@@ -346,6 +385,7 @@ impl Predicate {
     pub fn make_native(&self) -> Result<(), NativeError> {
         match &self.0 {
             Engine::Programs(programs) => programs.native.make(&programs.programs, programs.choice),
+            Engine::Both(both) => both.iter().map(Predicate::make_native).fold(Ok(()), Result::and),
             Engine::Everything | Engine::Never => Ok(()),
         }
     }
@@ -354,6 +394,7 @@ impl Predicate {
     pub fn is_native(&self) -> bool {
         match &self.0 {
             Engine::Programs(programs) => programs.native.is_made(),
+            Engine::Both(both) => both.iter().all(Predicate::is_native),
             Engine::Everything | Engine::Never => true,
         }
     }
@@ -366,10 +407,12 @@ impl Predicate {
     /// Derives what the interpreter tests of a packet's key before it runs a program, if there is no machine
     /// code: with that a program is as quick as such a test.
     fn make_screen(&self, link: LinkType) {
-        if let Engine::Programs(programs) = &self.0
-            && !programs.native.is_made()
-        {
-            programs.keys.get_or_init(|| self.screen(link).patterns(PATTERNS_MAX));
+        match &self.0 {
+            Engine::Programs(programs) if !programs.native.is_made() => {
+                programs.keys.get_or_init(|| self.screen(link).patterns(PATTERNS_MAX));
+            }
+            Engine::Both(both) => both.iter().for_each(|one| one.make_screen(link)),
+            _ => {}
         }
     }
 
@@ -391,6 +434,10 @@ impl Predicate {
             Engine::Programs(programs) => {
                 programs.native.accepts(packets, which).unwrap_or_else(|| programs.interpret(packets, which))
             }
+            Engine::Both(both) => match both[0].matches_batch(packets, which) {
+                0 => 0,
+                which => both[1].matches_batch(packets, which),
+            },
         }
     }
 }

@@ -73,6 +73,11 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
+    /// Nothing may be opened, made or removed. No TCP socket may be bound or connected; those that listen go on.
+    pub fn nothing() -> io::Result<FileRules> {
+        FileRules::reading(&[], None)
+    }
+
     /// Version of the interface that is in force: what the kernel has and is known here; 0: none.
     pub fn abi(&self) -> i32 {
         self.abi

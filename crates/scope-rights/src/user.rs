@@ -119,6 +119,18 @@ impl User {
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// The same, with the groups that the group database has for the user's name.
+    pub fn take_on_with_groups(&self) -> io::Result<()> {
+        let Ok(name) = CString::new(self.name.as_str()) else { return self.take_on() };
+        // SAFETY: these take numbers, and a name that outlives the call. The C library does it in all threads, or in none.
+        let done = unsafe {
+            libc::initgroups(name.as_ptr(), self.gid) == 0
+                && libc::setresgid(self.gid, self.gid, self.gid) == 0
+                && libc::setresuid(self.uid, self.uid, self.uid) == 0
+        };
+        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Tries whether all of `writable` can be written, in a thread that alone becomes the user for its short
     /// life.
     fn try_on(&self, writable: &[Writable<'_>]) -> Result<(), Obstacle> {

@@ -228,7 +228,7 @@ fn conduct(scene: &Scene, stage: &Arc<Stage>, shared: &Arc<Shared>) {
 fn fire(index: usize, shared: &Shared) {
     let set = shared.triggers.current();
     let trigger = set.of_packets.get(index).unwrap_or_else(|| set.hand());
-    shared.dumps.ordered(trigger, shared.last_heard(), "");
+    shared.dumps.ordered(trigger, shared.last_heard(), "", None);
 }
 
 fn reload(scene: &Scene, shared: &Shared) {

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 25] = [
+const LAYERS: [(&str, u8); 27] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
     ("scope-api", 1),
     ("scope-machine", 1),
     ("scope-folder", 1),
+    ("scope-http", 2),
     ("scope-ring", 2),
     ("scope-filter", 2),
     ("scope-flow", 2),
@@ -34,6 +35,7 @@ const LAYERS: [(&str, u8); 25] = [
     ("scope-engine", 5),
     ("scope-config", 6),
     ("scope-door", 6),
+    ("scope-serve", 6),
     ("wirescope", 7),
     ("scope-sim", 7),
     (TESTKIT, 7),

@@ -96,6 +96,15 @@ pub enum Verb {
     /// Follow what happens in a running instance, a line for each event
     #[command(after_help = help::ASK_EXAMPLES)]
     Watch(AskArgs),
+    /// Open running instances to the network: TLS, tokens, roles
+    Serve(Box<ServeArgs>),
+    /// Make, list or revoke the tokens of a door to the network
+    #[command(after_help = help::TOKEN_EXAMPLES)]
+    Token {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: TokenVerb,
+    },
     /// Print a shell's completions
     Completions {
         /// The shell.
@@ -174,14 +183,18 @@ pub struct QueryArgs {
     pub expression: Vec<String>,
     /// The folder that a run was given as --store; may be given several times
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Where to look")]
+    #[arg(conflicts_with = "url")]
     pub store: Vec<PathBuf>,
     /// A capture file, also compressed with gzip, zstd or lz4; '-' is standard input; may be given several times
     #[arg(short = 'r', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Where to look")]
+    #[arg(conflicts_with = "url")]
     pub read: Vec<String>,
     /// Ask the run that goes with this control socket: out of its ring and its stores
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, help_heading = "Where to look")]
     #[arg(conflicts_with_all = ["store", "read", "explain"])]
     pub control: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Where to look")]
+    pub door: DoorArgs,
     /// From this time on, such as 2026-11-20T20:31:05Z, '2026-11-20 20:31', 20:31, -5m or @1795206665.5
     /// [default: the first packet]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "When")]
@@ -236,7 +249,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "N", help_heading = "Answer")]
     pub limit: Option<u64>,
     /// Say what was read for the answer, and what was skipped
-    #[arg(long, help_heading = "Answer")]
+    #[arg(long, help_heading = "Answer", conflicts_with = "url")]
     pub explain: bool,
     /// Threads that read, 1 to 64 [default: as many as there are processors]
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Means")]
@@ -575,6 +588,40 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub hook_trigger: String,
+    /// The user that a door to the network is, which may ask for others: NAME, UID or UID:GID [default: wirescope-serve
+    /// where there is such a user, else the run's own]
+    #[arg(long, value_name = "NAME", help_heading = "Control", allow_hyphen_values = true)]
+    pub serve_user: Option<String>,
+    /// What others may do through that door at most, whatever their tokens say
+    #[arg(
+        long,
+        value_name = "ROLE",
+        default_value = "operator",
+        help_heading = "Control",
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = Words(&["viewer", "analyst", "operator", "admin"]))]
+    pub serve_role: String,
+    /// Begin a door to the network as well, which ends with the run; see wirescope serve
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Control", allow_hyphen_values = true)]
+    pub listen: Option<String>,
+    /// The file of tokens for --listen
+    #[arg(long, value_name = "FILE", help_heading = "Control", value_hint = ValueHint::FilePath)]
+    pub tokens: Option<PathBuf>,
+    /// The certificate for --listen, and those above it, as PEM
+    #[arg(long, value_name = "FILE", help_heading = "Control", value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE", help_heading = "Control", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
+    /// Make a certificate for --listen at the start, for a first try
+    #[arg(long, help_heading = "Control")]
+    pub tls_self_signed: bool,
+    /// A name by which --listen may be asked, besides localhost and its address
+    ///
+    /// May be given several times.
+    #[arg(long, value_name = "NAME", help_heading = "Control", allow_hyphen_values = true)]
+    pub host: Vec<String>,
 
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]
@@ -594,15 +641,135 @@ impl RunArgs {
     }
 }
 
+/// The door to the network of an instance that is asked.
+#[derive(Debug, Args)]
+pub struct DoorArgs {
+    /// A door to the network in its place, such as https://scope:8443, or https://scope:8443/api/v1/instances/NAME
+    #[arg(long, value_name = "URL", conflicts_with = "control", requires = "token_file")]
+    pub url: Option<String>,
+    /// The file with the token for it; its first line is the token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "url")]
+    pub token_file: Option<PathBuf>,
+    /// The certificates, as PEM, that may have signed that of --url [default: those of this system]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "url")]
+    pub tls_ca: Option<PathBuf>,
+    /// The SHA-256 of the certificate of --url, whoever has signed it
+    #[arg(long, value_name = "DIGITS", requires = "url", conflicts_with = "tls_ca")]
+    pub tls_fingerprint: Option<String>,
+}
+
 /// Which running instance is asked.
 #[derive(Debug, Args)]
 pub struct AskArgs {
     /// The instance's socket [default: that of the only instance that this user may ask]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub control: Option<PathBuf>,
+    #[command(flatten)]
+    pub door: DoorArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `wirescope serve`.
+#[derive(Debug, Args)]
+#[command(after_help = help::SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// The control socket of a running instance, and the name that it gets in routes
+    ///
+    /// Without a name it is that of the socket, without its ending. May be given several times.
+    #[arg(long, value_name = "[NAME=]PATH", value_hint = ValueHint::FilePath, required = true)]
+    pub control: Vec<String>,
+    /// Where to listen, such as 127.0.0.1:8080; any other address than loopback needs TLS
+    #[arg(long, value_name = "ADDR:PORT", allow_hyphen_values = true)]
+    pub listen: String,
+    /// The file of tokens; see wirescope token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tokens: PathBuf,
+    /// The certificate, and those above it, as PEM; read again on SIGHUP
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, as PEM; read again on SIGHUP
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
+    /// Make a certificate at the start, for a first try; its fingerprint is printed
+    #[arg(long)]
+    pub tls_self_signed: bool,
+    /// A name by which it may be asked, besides localhost and its address
+    ///
+    /// May be given several times.
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub host: Vec<String>,
+    /// User to become when started as root: NAME, UID or UID:GID [default: wirescope-serve where there is such a user, else
+    /// the owner of the socket]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub user: Option<String>,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value = "256", allow_hyphen_values = true)]
+    pub connections: String,
+    /// Requests of one token per second; twice as many may come at once
+    #[arg(long, value_name = "N", default_value = "100", allow_hyphen_values = true)]
+    pub requests_per_s: String,
+    /// Format of standard error: lines of text, or one JSON object per line
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = Words(&["text", "json"]))]
+    pub log_format: String,
+    /// Try what must not be possible any more; one JSON object on standard output
+    #[arg(long, hide = true)]
+    pub rights_selftest: bool,
+    /// Say so on standard output once it answers, and end with standard input
+    #[arg(long, hide = true)]
+    pub beside_run: bool,
+}
+
+/// `wirescope token`.
+#[derive(Debug, Subcommand)]
+pub enum TokenVerb {
+    /// Make a token, and print it; it is shown once
+    #[command(after_help = help::TOKEN_EXAMPLES)]
+    Add(TokenAddArgs),
+    /// List the tokens, with their last use
+    #[command(after_help = help::TOKEN_EXAMPLES)]
+    List {
+        /// The file of tokens
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        tokens: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token: from the next request on it is no good
+    #[command(after_help = help::TOKEN_EXAMPLES)]
+    Revoke {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The file of tokens
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        tokens: PathBuf,
+    },
+}
+
+/// `wirescope token add`.
+#[derive(Debug, Args)]
+pub struct TokenAddArgs {
+    /// What may be asked with it: viewer, analyst, operator or admin
+    #[arg(long, value_name = "ROLE", value_parser = Words(&["viewer", "analyst", "operator", "admin"]))]
+    pub role: String,
+    /// The name of whoever gets it, as it stands in audits
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// From when on it is no good: how long from now, such as 30d, or a time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub expires: Option<String>,
+    /// Show only packets that match this, in the language of tcpdump; the role is analyst at most
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub filter: Option<String>,
+    /// The only instance that may be asked, by its name in wirescope serve --control
+    #[arg(long, value_name = "NAME")]
+    pub instance: Option<String>,
+    /// The file of tokens; it is made where it isn't there
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tokens: PathBuf,
 }
 
 /// `wirescope triggers`.

@@ -5,11 +5,12 @@
 
 mod said;
 
-use crate::args::{AskArgs, DumpsVerb, FireArgs, TriggerArgs, TriggerWords, TriggersVerb};
+use crate::args::{AskArgs, DoorArgs, DumpsVerb, FireArgs, TriggerArgs, TriggerWords, TriggersVerb};
 use crate::plan::places::STDOUT;
 use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, print_text, told};
 use http::Method;
+use scope_api::Trust;
 use scope_api::client::{AskError, Client, encoded};
 use scope_api::find::instances;
 use scope_api::fire::Fire;
@@ -21,6 +22,8 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+/// Where this system has the certificates that it believes.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Dumps of one question.
 const PAGE: usize = 1000;
 
@@ -270,43 +273,84 @@ fn copy(client: &Client, what: &str, mut output: Output) -> Result<(), NoResult>
 /// The client of the instance that is meant.
 fn client(args: &AskArgs) -> Result<Client, NoResult> {
     let refused = |fault: Fault| NoResult::Refused(vec![fault]);
-    let path = match &args.control {
-        Some(path) => path.clone(),
+    if let Some(client) = named(args.control.as_deref(), &args.door).map_err(refused)? {
+        return Ok(client);
+    }
+    let mut found = instances().map_err(|error| refused(Fault::of("control").error(&error)))?;
+    let control = Setting::of("control").example("PATH");
+    match found.len() {
+        1 => unix(&found.remove(0)).map_err(refused),
+        0 => {
+            let fault = Fault::of("control").cause("no instance is found that this user may ask").missing();
+            let remedy = sentence!["name its socket: ", control, ", or ask as root"];
+            Err(refused(fault.remedy(remedy)))
+        }
+        many => {
+            let names: Vec<String> = found.iter().map(shell_word).collect();
+            let cause = format!("there are {}: {}", counted(many as u64, "instance"), names.join(", "));
+            let fault = Fault::of("control").cause(cause).missing();
+            Err(refused(fault.remedy(sentence!["name one: ", control])))
+        }
+    }
+}
+
+/// The client of an instance that is named; `None`: none is.
+///
+/// # Errors
+/// What is named can't be meant.
+pub fn named(control: Option<&Path>, door_args: &DoorArgs) -> Result<Option<Client>, Fault> {
+    match (&door_args.url, &door_args.token_file, control) {
+        (Some(url), Some(file), _) => door(door_args, url, file).map(Some),
+        (.., path) => path.map(unix).transpose(),
+    }
+}
+
+fn unix(path: &Path) -> Result<Client, Fault> {
+    Client::unix(path).map_err(|error| Fault::of("control").cause(error.to_string()))
+}
+
+/// The client of a door to the network.
+fn door(args: &DoorArgs, url: &str, file: &Path) -> Result<Client, Fault> {
+    let of_file = |key: &'static str, path: &Path, error: &io::Error| {
+        Fault::of(key).with_value(path.to_string_lossy()).error(error)
+    };
+    let token = std::fs::read_to_string(file).map_err(|error| of_file("token-file", file, &error))?;
+    let trust = match &args.tls_fingerprint {
+        Some(text) => Trust::fingerprint(text).ok_or_else(|| {
+            let fault = Fault::of("tls-fingerprint").with_value(text).cause("it is no SHA-256");
+            fault.remedy("write the 64 digits that wirescope serve prints at its start")
+        })?,
         None => {
-            let mut found = instances().map_err(|error| refused(Fault::of("control").error(&error)))?;
-            let control = Setting::of("control").example("PATH");
-            match found.len() {
-                1 => found.remove(0),
-                0 => {
-                    let fault =
-                        Fault::of("control").cause("no instance is found that this user may ask").missing();
-                    return Err(refused(fault.remedy(sentence![
-                        "name its socket: ",
-                        control,
-                        ", or ask as root"
-                    ])));
-                }
-                many => {
-                    let names: Vec<String> = found.iter().map(shell_word).collect();
-                    let cause =
-                        format!("there are {}: {}", counted(many as u64, "instance"), names.join(", "));
-                    return Err(refused(
-                        Fault::of("control").cause(cause).missing().remedy(sentence!["name one: ", control]),
-                    ));
-                }
+            let path = args.tls_ca.as_deref().unwrap_or(Path::new(SYSTEM_CA));
+            match std::fs::read(path) {
+                Ok(pem) => Trust::Signed(pem),
+                Err(_) if args.tls_ca.is_none() => Trust::Signed(Vec::new()), // it may not be needed
+                Err(error) => return Err(of_file("tls-ca", path, &error)),
             }
         }
     };
-    Client::unix(path).map_err(|error| refused(Fault::of("control").cause(error.to_string())))
+    Client::url(url, token.lines().next().unwrap_or_default(), &trust).map_err(|error| {
+        let fault = Fault::of("url").with_value(url).cause(error.to_string());
+        fault.remedy(sentence![
+            "write e.g. https://scope:8443; certificates to be believed are named by ",
+            Setting::of("tls-ca").example("FILE"),
+            " or ",
+            Setting::of("tls-fingerprint").example("DIGITS")
+        ])
+    })
 }
 
 /// Why there is no answer, as this command says it.
 pub fn no(client: &Client, error: AskError) -> NoResult {
-    let path = client.path().display().to_string();
+    let path = client.place();
     match error {
         AskError::Connect { cause, .. } => {
-            let fault = Fault::of("control").with_value(&path).cause(format!("{path}: {cause}"));
+            let key = if client.is_remote() { "url" } else { "control" };
+            let fault = Fault::of(key).with_value(&path).cause(format!("{path}: {cause}"));
             let remedy = match cause.kind() {
+                _ if client.is_remote() => {
+                    "check the address, whether wirescope serve is running there, and which certificate it has"
+                }
                 io::ErrorKind::PermissionDenied => "ask as root, or as the run's user",
                 _ => "check the path, and whether the instance is running",
             };

@@ -3,6 +3,7 @@
 mod live;
 
 use crate::args::{Cli, DemoArgs};
+use crate::beside::BesideHandle;
 use crate::config;
 use crate::plan::{self, Look, Planned};
 use crate::record::{self, Ended};
@@ -79,7 +80,7 @@ fn generated(folder: &Path) -> u8 {
     );
     tell_command(&arguments);
     let ended = match planned(&arguments) {
-        Ok(planned) => record::record(planned, &Arc::new(Control::default())),
+        Ok(planned) => record::record(planned, &Arc::new(Control::default()), &BesideHandle::default()),
         Err(faults) => return refused(&faults),
     };
     told(ended)

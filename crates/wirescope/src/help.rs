@@ -306,6 +306,41 @@ Examples:
 
   # of one of several, for a program
   wirescope status --control /srv/dumps/wirescope.sock --json
+
+  # of one on another machine, through its door to the network
+  wirescope status --url https://scope:8443 --token-file token
+";
+
+pub const SERVE_EXAMPLES: &str = "\
+Exit codes:
+  0  told to end, by SIGTERM or SIGINT
+  1  it ended before that
+  2  refused: nothing was listened at
+
+Examples:
+  # this machine's own programs, without TLS
+  wirescope serve --control /srv/dumps/wirescope.sock \\
+      --listen 127.0.0.1:8080 --tokens tokens
+
+  # others, two instances
+  wirescope serve --control lan=/run/wirescope/lan.sock \\
+      --control dmz=/run/wirescope/dmz.sock \\
+      --listen 0.0.0.0:8443 --host scope.example --tokens tokens \\
+      --tls-cert cert.pem --tls-key key.pem
+";
+
+pub const TOKEN_EXAMPLES: &str = "\
+Examples:
+  # a dashboard that sees counters, for a year
+  wirescope token add --role viewer --name grafana --expires 365d \\
+      --tokens /etc/wirescope/tokens
+
+  # a team that sees the packets of its own network only
+  wirescope token add --role analyst --name shop --filter 'net 10.7.0.0/16' \\
+      --tokens /etc/wirescope/tokens
+
+  wirescope token list --tokens /etc/wirescope/tokens
+  wirescope token revoke shop --tokens /etc/wirescope/tokens
 ";
 
 pub const FIRE_EXAMPLES: &str = "\

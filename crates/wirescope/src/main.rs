@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod ask;
 mod bench;
+mod beside;
 mod config;
 mod demo;
 mod devices;
@@ -21,15 +22,20 @@ mod plan;
 mod query;
 mod reading;
 mod record;
+#[cfg(test)]
+mod routes_page;
+mod serve;
 mod speech;
 mod stdio;
 mod store;
 mod tcpdump_words;
+mod token;
 mod verify;
 mod watch;
 mod words;
 
 use args::{Cli, ConfigVerb, ManArgs, StoreVerb, Verb};
+use beside::BesideHandle;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use plan::Look;
@@ -86,6 +92,8 @@ fn main() -> ExitCode {
         Verb::Dumps { what } => ask::dumps(&what),
         Verb::Losses(args) => ask::losses(&args),
         Verb::Watch(args) => ask::watch(&args),
+        Verb::Serve(args) => serve::serve(&args),
+        Verb::Token { what } => token::token(&what),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
     };
@@ -212,7 +220,8 @@ fn run(matches: &ArgMatches) -> u8 {
     if json || stdout_taken {
         stdio::warn_of_closed_stdout();
     }
-    match record::record(planned, &Arc::new(Control::default())) {
+    let beside = BesideHandle::default();
+    match record::record(planned, &Arc::new(Control::default()), &beside) {
         Ended::Refused(fault) => {
             let mut faults = Faults::new(&args.settings);
             faults.add(fault);
@@ -235,7 +244,7 @@ fn run(matches: &ArgMatches) -> u8 {
             }
             let told = if stdout_taken { tell_summary(&text) } else { print_text(&text) };
             match told {
-                DONE if !record::kept_promises(&summary) => UNDONE,
+                DONE if !record::kept_promises(&summary) || beside.has_died() => UNDONE,
                 code => code,
             }
         }

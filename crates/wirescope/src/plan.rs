@@ -3,10 +3,11 @@
 
 mod capture;
 mod control;
+pub mod door;
 pub mod faults;
 mod outputs;
 pub mod places;
-mod rights;
+pub mod rights;
 pub mod sources;
 mod store;
 pub mod triggers;
@@ -66,6 +67,8 @@ pub struct Planned {
     pub control_rate: u32,
     /// What hooks are made of.
     pub hooks: Hooks,
+    /// What doors to the network may do, and the one that the run begins.
+    pub door: door::DoorPlan,
     /// The summary is one JSON object.
     pub json: bool,
     /// The dump goes to standard output, so that the summary can't.
@@ -158,7 +161,8 @@ fn plan_with(
     let exit_after = outputs::exit_after(args, &mut faults);
     let (folder, dump) = outputs::plan(args, look, look == at_sources, &mut faults);
     let ring_out = places::ring_out(args.ring_out.as_deref(), look, &mut faults);
-    let (control, control_role) = control::plan(args, folder.as_deref(), look, &mut faults);
+    let door = door::plan(args, look, &mut faults);
+    let (control, control_role) = control::plan(args, folder.as_deref(), &door, look, &mut faults);
     let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
     let hooks = control::hooks(args, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
@@ -226,6 +230,7 @@ fn plan_with(
         control_role,
         control_rate,
         hooks,
+        door,
         settings: args.settings.clone(),
         json: args.summary.is_some(),
         stdout_taken,

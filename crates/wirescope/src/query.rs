@@ -7,6 +7,7 @@
 
 use crate::answer::{self, Answer, Captures, Instance, Wanted};
 use crate::args::QueryArgs;
+use crate::ask;
 use crate::export::{self, Asked};
 use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending};
@@ -103,7 +104,10 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     };
     let means = words.read(&mut faults);
     let stores = reading::stores(&args.store, &mut faults);
-    if args.store.is_empty() && args.read.is_empty() && args.control.is_none() {
+    let client = ask::named(args.control.as_deref(), &args.door);
+    let client = client.map_err(|fault| faults.add(fault)).unwrap_or_default();
+    let asks_instance = args.control.is_some() || args.door.url.is_some();
+    if args.store.is_empty() && args.read.is_empty() && !asks_instance {
         let fault = Fault::of("store").missing().cause("nothing is named that could be asked");
         let (store, file) = (Setting::of("store").example("DIR"), Setting::of("read").example("FILE"));
         let control = Setting::of("control").example("PATH");
@@ -129,7 +133,7 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     let (span, around) = when(args, &mut faults);
     let link_types = link_types(&stores).map_err(|fault| faults.add(fault)).unwrap_or_default();
     // What an instance has it knows itself.
-    let is_unknown = !args.read.is_empty() || args.control.is_some();
+    let is_unknown = !args.read.is_empty() || asks_instance;
     let more: &[LinkType] = if is_unknown { &LINK_TYPES } else { &[] };
     let link_types = [&link_types[..], more].concat();
     let known = (&link_types[..], !is_unknown);
@@ -149,8 +153,7 @@ fn understand(args: &QueryArgs) -> Result<Question, Vec<Fault>> {
     };
     refuse_own_input(&args.read, &mut faults);
     let Some(filter) = filter.filter(|_| faults.is_empty()) else { return Err(faults.into_vec()) };
-    let instance = args.control.as_deref().map(|path| Instance::new(path, span, &filter, around.as_ref()));
-    let instance = instance.transpose().map_err(|fault| vec![fault])?;
+    let instance = client.map(|client| Instance::new(client, span, &filter, around.as_ref()));
     let means = means.ready(1 + usize::from(around.is_some()));
     let (explain, counts_only) = (args.explain, form == Some(Shown::Form(Form::Count)));
     let wanted = Wanted { stores, captures, instance, span, filter, around, means, explain, counts_only };

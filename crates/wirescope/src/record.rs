@@ -1,5 +1,6 @@
 //! A planned run from its first word to its summary: signals in, words out.
 
+use crate::beside::BesideHandle;
 use crate::config::reload::{Reloader, trigger_reader};
 use crate::devices;
 use crate::plan::Planned;
@@ -11,11 +12,13 @@ use scope_door::{Gathered, Settings};
 use scope_engine::control::Unsent;
 use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
+use scope_rights::User;
 use scope_source::afpacket::settings::link_speed;
 use scope_source::spec::SourcePlan;
 use scope_source::synth::{Size, SynthOptions};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -41,22 +44,25 @@ pub enum Ended {
 }
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
-pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
+pub fn record(mut planned: Planned, control: &Arc<Control>, beside: &BesideHandle) -> Ended {
     let mut reload = Reloader::of(&planned.settings, &planned.run.fixed.link_types);
     if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
         let fault = Fault::of("config").error(&error);
         return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));
     }
-    let reload = match listen(control, reload) {
+    let reload = match listen(control, reload, beside) {
         Ok(reload) => reload,
         Err(error) => {
             let fault = Fault::of_thing("signals").error(&error);
             return Ended::Refused(fault.cause(format!("can't be handled: {error}")));
         }
     };
+    let beside_words = beside_words(&mut planned);
     let door = Settings {
         group: planned.run.fixed.control.as_ref().and_then(|control| control.group),
         role: planned.control_role,
+        serve_user: planned.door.user.as_ref().map(|user| user.uid),
+        serve_role: planned.door.role,
         reload,
         read_trigger: trigger_reader(&planned.settings, &planned.run.fixed.link_types),
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -67,6 +73,7 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
         gathered: planned.run.fixed.control.as_ref().map_or_else(Gathered::default, |_| devices::gather()),
     };
     let teller = Teller::new(planned.verbose, words::ready(&planned.run)).with_door(control, door);
+    let teller = teller.with_beside(beside_words, beside);
     if planned.verbose {
         teller.note("configuration of this run:");
         for line in planned.run.fixed.config.lines() {
@@ -96,6 +103,15 @@ pub fn record(planned: Planned, control: &Arc<Control>) -> Ended {
     }
 }
 
+/// The command line of the door to the network that the run begins, if it begins one.
+fn beside_words(planned: &mut Planned) -> Option<Vec<OsString>> {
+    let mut words = planned.door.beside.take()?;
+    if let Some(user) = planned.door.user.as_ref().filter(|_| User::current().uid == 0) {
+        words.extend(["--user".into(), user.name.clone().into()]);
+    }
+    Some(words)
+}
+
 /// Whether everything promised was done: exit code 0.
 pub fn kept_promises(summary: &Summary) -> bool {
     summary.failures.is_empty() && summary.dump_totals.failed == 0
@@ -105,10 +121,14 @@ pub fn kept_promises(summary: &Summary) -> bool {
 /// on in a new log where that was moved, and reads the configuration file again, where there is one; SIGCONT
 /// is noted in the log.
 /// What comes back wakes whoever reads that file.
-fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<Option<SyncSender<()>>> {
+fn listen(
+    control: &Arc<Control>,
+    reload: Option<Reloader>,
+    beside: &BesideHandle,
+) -> std::io::Result<Option<SyncSender<()>>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCONT])?;
     let reload = reload.map(|reload| reload.listen(control.clone())).transpose()?;
-    let (control, wake) = (control.clone(), reload.clone());
+    let (control, wake, beside) = (control.clone(), reload.clone(), beside.clone());
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
         let mut stopped: Option<Instant> = None;
         for signal in signals.forever() {
@@ -117,6 +137,7 @@ fn listen(control: &Arc<Control>, reload: Option<Reloader>) -> std::io::Result<O
                 SIGCONT => send(&control, Order::NoteResumed, "SIGCONT: not noted in the log"),
                 SIGHUP => {
                     send(&control, Order::ReopenLog, "SIGHUP: the log isn't reopened");
+                    beside.reread();
                     // One that waits already is as good as two.
                     let _ = reload.as_ref().map(|wake| wake.try_send(()));
                 }

@@ -1,17 +1,21 @@
 //! What a run prints while it goes, on standard error: on a terminal rewritten in place, otherwise now and
 //! then a plain line.
 
+use crate::beside::{Beside, BesideHandle};
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_door::{Door, Settings};
 use scope_engine::service::Service;
+use scope_engine::socket::Socket;
 use scope_engine::{Control, DumpSummary, Opening, Status, Watch};
 use scope_events::event;
+use scope_fault::Fault;
 use scope_rights::Rights;
 use scope_ring::RingMemory;
 use scope_spelling::printable::printable;
 use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +42,9 @@ pub struct Teller {
     /// How the door is to be, until the run can be asked.
     doorway: Mutex<Option<(Arc<Control>, Settings)>>,
     door: Mutex<Option<Door>>,
+    /// The words of the door to the network that the run begins, and how that stands.
+    beside: Option<(Vec<OsString>, BesideHandle)>,
+    begun: Mutex<Option<Beside>>,
 }
 
 /// What stands on the terminal, and when something was told last.
@@ -75,7 +82,14 @@ impl Teller {
             shown,
             doorway: Mutex::default(),
             door: Mutex::default(),
+            beside: None,
+            begun: Mutex::default(),
         }
+    }
+
+    /// The same, which begins a door to the network with these words.
+    pub fn with_beside(self, words: Option<Vec<OsString>>, handle: &BesideHandle) -> Teller {
+        Teller { beside: words.map(|words| (words, handle.clone())), ..self }
     }
 
     /// The same, which others can ask at the run's control socket, if it has one.
@@ -85,6 +99,7 @@ impl Teller {
 
     /// Nobody is let in any more; answers that are under way have a moment.
     pub fn close_door(&self) {
+        drop(self.begun.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.door().take());
     }
 
@@ -181,6 +196,16 @@ impl Watch for Teller {
         if let Some(service) = &self.service {
             service.ready();
         }
+    }
+
+    fn bound(&self, socket: &Socket) -> Result<(), Fault> {
+        let Some((words, handle)) = &self.beside else { return Ok(()) };
+        let died = || {
+            say(Level::Error, "wirescope: the door to the network has ended; the run goes on without it");
+        };
+        let begun = handle.begin(socket.path(), words, died)?;
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        Ok(())
     }
 
     fn opening(&self, opening: Opening<'_>) {

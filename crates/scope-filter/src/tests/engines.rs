@@ -272,3 +272,40 @@ fn a_filter_of_six_hundred_hosts_compiles() {
     let headers = scope_packet::Headers::parse(LinkType::RAW, &data);
     let _ = filter.for_link(LinkType::RAW).matches(&headers, &data, data.len() as u32);
 }
+
+#[test]
+fn a_filter_of_two_matches_what_both_match() {
+    use crate::{Filter, FilterEngine, VlanRule};
+    let mut random = Random::new(28);
+    let (mut pairs, mut both_match) = (0, 0);
+    while pairs < 200 {
+        let link = random.pick(&LINKS);
+        let texts = [1, 2].map(|depth| filter(&mut random, depth));
+        let compiled = texts.each_ref().map(|text| Filter::compile(text, VlanRule::Transparent, &[link]));
+        let [Ok(one), Ok(other)] = compiled else { continue };
+        let two = one.and(&other);
+        let native = random.one_in(2);
+        two.for_link(link);
+        let _ = two.prepare(if native { FilterEngine::Native } else { FilterEngine::Interpreter });
+        let screen = two.screen(link);
+        for _ in 0..50 {
+            let data = packet(&mut random, link);
+            let headers = Headers::parse(link, &data);
+            let matches = |filter: &Filter| filter.for_link(link).matches(&headers, &data, data.len() as u32);
+            let expected = matches(&one) && matches(&other);
+            assert_eq!(matches(&two), expected, "{texts:?} on {}: {data:02x?}", link.name());
+            assert!(
+                !expected || screen.may_match(&KeyEntry::new(&headers)),
+                "{texts:?}: it is screened away"
+            );
+            both_match += u32::from(expected);
+        }
+        pairs += 1;
+    }
+    assert!(both_match > 100, "too few match both: {both_match}");
+    let compile = |text: &str| Filter::compile(text, VlanRule::Transparent, &[]).unwrap();
+    let everything = compile("").and(&compile(""));
+    assert!(everything.is_everything() && everything.is_of_two());
+    assert!(!compile("").and(&compile("udp")).is_everything());
+    assert_eq!(compile("udp").and(&compile("tcp")).text(), "udp; of what matches: tcp");
+}

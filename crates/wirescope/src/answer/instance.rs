@@ -25,7 +25,6 @@ use scope_store::head::HeadInterface;
 use scope_store::timeline::{Counted, InterfaceKey, KnownInterfaces, Losses, Span};
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,12 +59,8 @@ enum Kind {
 }
 
 impl Instance {
-    /// To the instance with this socket: the packets of `span` that `filter` matches, or those near to others.
-    ///
-    /// # Errors
-    /// The system gives no means.
-    pub fn new(path: &Path, span: Span, filter: &Filter, around: Option<&Around>) -> Result<Instance, Fault> {
-        let client = Client::unix(path).map_err(|error| Fault::of("control").cause(error.to_string()))?;
+    /// To this instance: the packets of `span` that `filter` matches, or those near to others.
+    pub fn new(client: Client, span: Span, filter: &Filter, around: Option<&Around>) -> Instance {
         let mut question = String::new();
         let mut add = |key: &str, value: &str| {
             let between = if question.is_empty() { '?' } else { '&' };
@@ -85,7 +80,7 @@ impl Instance {
             add("before", &format!("{before_ns}ns"));
             add("after", &format!("{after_ns}ns"));
         }
-        Ok(Instance { client, question })
+        Instance { client, question }
     }
 
     /// Asks, while sockets can still be made. `is_count`: only what the packets come to.
@@ -93,7 +88,7 @@ impl Instance {
     /// # Errors
     /// Nobody answers, or the instance refuses.
     pub fn ask(&self, is_count: bool) -> Result<Asked, NoResult> {
-        let path = self.client.path().display().to_string();
+        let path = self.client.place();
         let more = if is_count { "count=true" } else { "link_type=all" };
         let between = if self.question.is_empty() { '?' } else { '&' };
         let what = format!("packets{}{between}{more}", self.question);

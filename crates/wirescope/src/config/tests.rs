@@ -16,8 +16,18 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 9] =
-    ["out", "ring-out", "write", "exec", "exec-write", "user", "store", "control", "control-group"];
+const ANY_TEXT: [&str; 10] = [
+    "out",
+    "ring-out",
+    "write",
+    "exec",
+    "exec-write",
+    "user",
+    "store",
+    "control",
+    "control-group",
+    "serve-user",
+];
 
 /// The settings of a text in the file "t.toml".
 fn settings(text: &str) -> Result<RunArgs, Vec<Fault>> {
@@ -458,6 +468,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("control-rate", "7"),
         ("hook-label", "[\"srcIP=instance\"]"),
         ("hook-trigger", "\"wirescope\""),
+        ("serve-user", "\"root\""),
+        ("serve-role", "\"admin\""),
         ("quiet", "true"),
         ("log-format", "\"json\""),
     ];

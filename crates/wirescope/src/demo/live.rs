@@ -9,6 +9,7 @@
 //!    the run.
 
 use super::{arguments, planned, tell, tell_command, told};
+use crate::beside::BesideHandle;
 use crate::record::{self, Ended};
 use crate::refused;
 use scope_engine::{Control, Order};
@@ -97,7 +98,7 @@ fn capture(
     control: &Arc<Control>,
 ) -> Result<Ended, Vec<Fault>> {
     wire(&recorder_is, &is_wired).map_err(|cause| vec![Fault::of_thing(NAME).cause(cause)])?;
-    Ok(record::record(planned(arguments)?, control))
+    Ok(record::record(planned(arguments)?, control, &BesideHandle::default()))
 }
 
 /// The recorder's end of the veth pair.

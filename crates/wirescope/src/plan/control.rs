@@ -1,6 +1,7 @@
 //! The control socket, as meant: where it is, and who may connect.
 
 use super::Look;
+use super::door::DoorPlan;
 use super::faults::{Faults, omit_it};
 use crate::args::RunArgs;
 use scope_api::{Role, SOCKET_NAME};
@@ -23,6 +24,7 @@ const OFF: &str = "off";
 pub fn plan(
     args: &RunArgs,
     folder: Option<&Path>,
+    door: &DoorPlan,
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> (Option<ControlPlan>, Role) {
@@ -55,7 +57,14 @@ pub fn plan(
     // Who is there is a matter of the machine.
     let group = args.control_group.as_deref().filter(|_| look == Look::Machine);
     let group = group.and_then(|name| group_of(name, faults));
-    (path.map(|path| ControlPlan { path, is_given: args.control.is_some(), group }), role)
+    let serve_group = door.user.as_ref().map(|user| user.gid);
+    // A door of its own needs the socket.
+    let is_given = args.control.is_some() || door.beside.is_some();
+    if path.is_none() && door.beside.is_some() && args.control.is_none() {
+        let fault = Fault::of("listen").cause("the run has no control socket: its dumps go into no folder");
+        faults.add(fault.remedy(sentence!["give one: ", Setting::of("control").example("PATH")]));
+    }
+    (path.map(|path| ControlPlan { path, is_given, group, serve_group }), role)
 }
 
 /// What of a hook fills a template, and what names the trigger.

@@ -4,7 +4,7 @@
 use super::Look;
 use super::faults::{Faults, omit_it};
 use crate::args::RunArgs;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_rights::{RightsPlan, User, UserChoice};
 use scope_spelling::printable::shell_word;
 
@@ -79,6 +79,34 @@ fn number(whole: &str, text: &str, what: &str) -> Result<u32, Fault> {
     };
     let cause = if whole == text { cause } else { format!("'{whole}': {cause}") };
     Err(Fault::of("user").with_value(whole).cause(cause).remedy(remedy))
+}
+
+/// Whether a text can name a user; who is there is a matter of the machine.
+///
+/// # Errors
+/// It can't.
+pub fn may_be_user(key: &'static str, text: &str) -> Result<(), Fault> {
+    Asked::read(text).map(drop).map_err(|fault| fault.of_subject(Subject::setting(key)))
+}
+
+/// The user that the setting `key` names, who this process needn't be able to become.
+///
+/// # Errors
+/// There is no such user.
+pub fn known_user(key: &'static str, text: &str) -> Result<User, Fault> {
+    let fault = || Fault::of(key).with_value(text);
+    let found = match Asked::read(text).map_err(|fault| fault.of_subject(Subject::setting(key)))? {
+        Asked::Name(name) => User::named(name),
+        Asked::Numbers(uid, gid) => User::with_numbers(uid, gid).map(Some),
+    };
+    match found {
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => {
+            let remedy = format!("create it with: useradd --system {}, or choose another", shell_word(text));
+            Err(fault().cause(format!("there is no user '{text}'")).remedy(remedy))
+        }
+        Err(error) => Err(fault().cause(format!("'{text}' can't be looked up: {error}"))),
+    }
 }
 
 fn user(asked: Asked<'_>, faults: &mut Faults<'_>) -> Option<User> {

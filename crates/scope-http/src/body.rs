@@ -3,24 +3,30 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use scope_api::Problem;
 use scope_api::problem::MEDIA_TYPE;
 use serde_json::Value;
+use std::any::Any;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::Receiver;
 
 /// A body.
-pub(crate) enum Body {
+pub enum Body {
     /// All of it; `None`: it is out.
     Whole(Option<Bytes>),
     /// Pieces, until the sender has gone, and how many bytes are still to come, where that is known.
     Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
     /// Pieces, and trailers behind them.
     Frames(Receiver<io::Result<Frame<Bytes>>>),
+    /// That of somebody else's answer, as it comes; and what is let go with its end.
+    Passed(Incoming, Held),
 }
+
+/// Something that is kept as long as a body.
+pub type Held = Box<dyn Any + Send>;
 
 impl HttpBody for Body {
     type Data = Bytes;
@@ -40,11 +46,15 @@ impl HttpBody for Body {
                 }
                 Some(piece.map(Frame::data))
             }),
+            Body::Passed(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Body::Whole(None) | Body::Pieces(_, Some(0)))
+        match self {
+            Body::Passed(body, _) => body.is_end_stream(),
+            body => matches!(body, Body::Whole(None) | Body::Pieces(_, Some(0))),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -52,12 +62,13 @@ impl HttpBody for Body {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
             Body::Pieces(_, None) | Body::Frames(_) => SizeHint::default(),
+            Body::Passed(body, _) => body.size_hint(),
         }
     }
 }
 
 /// A text of this media type.
-pub(crate) fn text(media_type: &'static str, text: String) -> Response<Body> {
+pub fn text(media_type: &'static str, text: String) -> Response<Body> {
     let mut answer = Response::new(Body::Whole(Some(text.into())));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -65,14 +76,14 @@ pub(crate) fn text(media_type: &'static str, text: String) -> Response<Body> {
 }
 
 /// A JSON value.
-pub(crate) fn json(status: StatusCode, value: &Value) -> Response<Body> {
+pub fn json(status: StatusCode, value: &Value) -> Response<Body> {
     let mut answer = text("application/json", format!("{value}\n"));
     *answer.status_mut() = status;
     answer
 }
 
 /// A refusal.
-pub(crate) fn refusal(problem: &Problem) -> Response<Body> {
+pub fn refusal(problem: &Problem) -> Response<Body> {
     let mut answer = json(problem.status, &problem.json());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));

@@ -1,0 +1,276 @@
+//! Whom a request's token names, and how often that one may ask.
+
+use crate::last_use::{self, LastUses};
+use crate::settings::Again;
+use crate::token_file;
+use crate::tokens::{Token, Tokens};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use scope_api::Problem;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a token stands behind.
+const SCHEME: &str = "Bearer ";
+/// So much of a second's requests may come at once.
+const BURST_S: f64 = 2.0;
+
+/// Requests of one identity at once, those included whose answer goes on.
+const AT_ONCE_MAX: usize = 16;
+
+/// Now, ns since the epoch.
+pub(crate) fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// All who may ask.
+pub(crate) struct Askers {
+    file: Mutex<TokensNow>,
+    requests_per_s: f64,
+    asked: Mutex<Asked>,
+    /// Where last uses are noted.
+    used: Option<File>,
+}
+
+/// The file of tokens as it was last seen.
+struct TokensNow {
+    open: Again,
+    /// Which file that was, and when it was written.
+    seen: Option<(u64, u64, i64, i64)>,
+    tokens: Option<Tokens>,
+}
+
+/// By the id of a token: at most as many as there are tokens.
+#[derive(Default)]
+struct Asked {
+    buckets: HashMap<String, Bucket>,
+    uses: LastUses,
+    /// Uses that aren't noted yet.
+    is_new: bool,
+}
+
+/// What one may still ask, in requests.
+struct Bucket {
+    left: f64,
+    at: Instant,
+    /// Places for [`AT_ONCE_MAX`].
+    places: Arc<Semaphore>,
+}
+
+impl Askers {
+    /// Those of this file.
+    ///
+    /// # Errors
+    /// It can't be read, or is no file of tokens.
+    pub(crate) fn new(open: Again, used: Option<File>, requests_per_s: u32) -> io::Result<Askers> {
+        let mut file = TokensNow { open, seen: None, tokens: None };
+        file.look()?;
+        Ok(Askers {
+            file: Mutex::new(file),
+            requests_per_s: f64::from(requests_per_s),
+            asked: Mutex::default(),
+            used,
+        })
+    }
+
+    /// How many tokens there are.
+    pub(crate) fn count(&self) -> usize {
+        locked(&self.file).tokens.as_ref().map_or(0, |tokens| tokens.all().len())
+    }
+
+    /// Whose token a request has. The file is looked at anew each time: so a change is in force with the next request. It
+    /// may wait for a disk.
+    ///
+    /// # Errors
+    /// There is no good token; or the file can't be read, and then nobody may ask.
+    pub(crate) fn who(&self, headers: &HeaderMap) -> Result<Token, Problem> {
+        let said = said(headers)?;
+        let now_ns = now_ns();
+        let mut file = locked(&self.file);
+        file.look().map_err(|error| {
+            let cause = format!("the tokens can't be read: {error}");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause)
+        })?;
+        let token = file.tokens.as_ref().and_then(|tokens| tokens.find(said, now_ns)).cloned();
+        drop(file);
+        let token = token.ok_or_else(|| {
+            unauthorized("the token isn't known, has expired, or was revoked")
+                .remedy("make another one: wirescope token add")
+        })?;
+        let mut asked = locked(&self.asked);
+        asked.uses.insert(token.id.clone(), now_ns);
+        asked.is_new = true;
+        Ok(token)
+    }
+
+    /// Counts a request of this token; what comes back is held until its answer is over.
+    ///
+    /// # Errors
+    /// It is one too many for now.
+    pub(crate) fn count_request(&self, token: &Token, now: Instant) -> Result<OwnedSemaphorePermit, Problem> {
+        let too_many = |cause, retry_after_s| {
+            let retry_after_s = Some(retry_after_s);
+            Problem { retry_after_s, ..Problem::new(StatusCode::TOO_MANY_REQUESTS, cause) }
+        };
+        let burst = self.requests_per_s * BURST_S;
+        let mut asked = locked(&self.asked);
+        let bucket = asked.buckets.entry(token.id.clone()).or_insert_with(|| Bucket {
+            left: burst,
+            at: now,
+            places: Arc::new(Semaphore::new(AT_ONCE_MAX)),
+        });
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.left = (bucket.left + since * self.requests_per_s).min(burst);
+        bucket.at = now;
+        if bucket.left >= 1.0 {
+            bucket.left -= 1.0;
+            return bucket.places.clone().try_acquire_owned().map_err(|_| {
+                too_many(format!("{} asks more than {AT_ONCE_MAX} things at once", token.name), 1)
+            });
+        }
+        let wait = Duration::from_secs_f64((1.0 - bucket.left) / self.requests_per_s);
+        let cause = format!("{} asks more than {} times a second", token.name, self.requests_per_s);
+        Err(too_many(cause, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
+    }
+
+    /// Notes the last uses, where there are new ones. It may wait for a disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn note_uses(&self) -> io::Result<()> {
+        let known: Vec<String> = {
+            let file = locked(&self.file);
+            file.tokens.iter().flat_map(Tokens::all).map(|token| token.id.clone()).collect()
+        };
+        let is_known = |id: &str| known.iter().any(|other| other == id);
+        let uses = {
+            let mut asked = locked(&self.asked);
+            asked.buckets.retain(|id, _| is_known(id));
+            asked.uses.retain(|id, _| is_known(id));
+            if !std::mem::take(&mut asked.is_new) {
+                return Ok(());
+            }
+            asked.uses.clone()
+        };
+        self.used.as_ref().map_or(Ok(()), |used| last_use::add(used, &uses, is_known))
+    }
+}
+
+impl TokensNow {
+    /// Reads the file where it is another one than before. A file that can't be read has no tokens.
+    fn look(&mut self) -> io::Result<()> {
+        let looked = (self.open)().and_then(|mut file| {
+            let facts = file.metadata()?;
+            let seen =
+                (facts.dev(), facts.ino(), facts.mtime() << 30 | facts.mtime_nsec(), facts.size() as i64);
+            if self.seen == Some(seen) && self.tokens.is_some() {
+                return Ok(());
+            }
+            self.tokens = Some(token_file::read(&mut file).map_err(io::Error::other)?);
+            self.seen = Some(seen);
+            Ok(())
+        });
+        if looked.is_err() {
+            (self.seen, self.tokens) = (None, None);
+        }
+        looked
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unauthorized(cause: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, cause).at("authorization")
+}
+
+/// The token that a head says: in its one place, and nowhere else.
+fn said(headers: &HeaderMap) -> Result<&str, Problem> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let remedy = "send Authorization: Bearer TOKEN";
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Err(unauthorized("there is no token").remedy(remedy)),
+        (Some(_), Some(_)) => return Err(unauthorized("there are two of them").remedy(remedy)),
+        (Some(value), None) => value.to_str().unwrap_or_default(),
+    };
+    match value.split_at_checked(SCHEME.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(token.trim()),
+        _ => Err(unauthorized("it is no bearer token").remedy(remedy)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token_file::TokenFile;
+    use crate::tokens::NewToken;
+    use http::HeaderValue;
+    use scope_api::Role;
+
+    fn with(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
+    }
+
+    fn setup() -> (tempfile::TempDir, TokenFile, String, Askers) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let file = TokenFile::at(&path).unwrap();
+        let new = NewToken {
+            name: "noc".to_string(),
+            role: Role::Viewer,
+            expires_ns: None,
+            filter: None,
+            instance: None,
+        };
+        let token = file.change(|tokens| tokens.add(new, 1)).unwrap();
+        let open: Again = Box::new(move || File::open(&path));
+        let askers = Askers::new(open, None, 10).unwrap();
+        (folder, file, token, askers)
+    }
+
+    #[test]
+    fn a_token_is_good_until_the_file_says_otherwise() {
+        let (folder, file, token, askers) = setup();
+        let bearer = format!("Bearer {token}");
+        assert_eq!(askers.who(&with(&bearer)).unwrap().name, "noc");
+        assert_eq!(askers.who(&with(&format!("bearer  {token}"))).unwrap().name, "noc");
+        let mut two = with(&bearer);
+        two.append(AUTHORIZATION, HeaderValue::from_str(&bearer).unwrap());
+        let other = format!("{bearer}0");
+        let odd = [with(&other), with(&token), with("Basic YTpi"), with("Bearer"), with("Bearer "), two];
+        for headers in odd.iter().chain([&HeaderMap::new()]) {
+            assert_eq!(askers.who(headers).unwrap_err().status, StatusCode::UNAUTHORIZED, "{headers:?}");
+        }
+        file.change(|tokens| tokens.revoke("noc")).unwrap();
+        assert_eq!(askers.who(&with(&bearer)).unwrap_err().status, StatusCode::UNAUTHORIZED);
+        std::fs::write(folder.path().join("tokens"), "{}").unwrap();
+        assert_eq!(askers.who(&with(&bearer)).unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[test]
+    fn who_asks_too_often_waits() {
+        let (_folder, _file, token, askers) = setup();
+        let token = askers.who(&with(&format!("Bearer {token}"))).unwrap();
+        let begin = Instant::now();
+        let after = |ms: u64| askers.count_request(&token, begin + Duration::from_millis(ms));
+        for _ in 0..20 {
+            after(0).unwrap();
+        }
+        let refused = after(0).unwrap_err();
+        assert_eq!((refused.status, refused.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(1)));
+        after(101).unwrap();
+        after(102).unwrap_err();
+        assert_eq!((0..30).filter(|_| after(60_000).is_ok()).count(), 20);
+        let held: Vec<_> = (0..AT_ONCE_MAX).map(|_| after(120_000).unwrap()).collect();
+        assert_eq!(after(120_000).unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        drop(held);
+        after(120_000).unwrap();
+    }
+}

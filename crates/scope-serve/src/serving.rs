@@ -1,0 +1,262 @@
+//! Connections, and each request's way to its answer: is it meant for this door, who asks, how often, which run.
+
+use crate::addressed;
+use crate::asking::Askers;
+use crate::counts::{Counts, one_more};
+use crate::forwarding::{Question, forward, relocate};
+use crate::settings::{Bounds, Instance};
+use crate::tls::Certificates;
+use crate::tokens::Token;
+use bytes::Bytes;
+use http::header::{TRANSFER_ENCODING, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use scope_api::{PREFIX, Problem};
+use scope_http::body::{Body, json, refusal};
+use scope_http::{
+    Broken, FULL, HEAD_PATIENCE, PAUSE, Patient, connection, has_body, no_such_path, only_json, whole,
+};
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Requests to one run at once, those included whose answer goes on. A run takes more connections than that: so those who
+/// ask it on its machine get in.
+const RUN_REQUESTS_MAX: usize = 48;
+/// So long answers that are under way may go on when the door closes.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How long an instance may take to say that it is there.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// The route that this door answers itself, and what stands in front of an instance's name.
+const INSTANCES: &str = "/api/v1/instances";
+
+/// What says a line, of a warning.
+pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A run, and places for what it is asked.
+pub(crate) struct Fronted {
+    pub instance: Instance,
+    places: Arc<Semaphore>,
+}
+
+impl Fronted {
+    pub(crate) fn new(instance: Instance) -> Fronted {
+        Fronted { instance, places: Arc::new(Semaphore::new(RUN_REQUESTS_MAX)) }
+    }
+}
+
+/// What all connections share.
+pub(crate) struct State {
+    pub instances: Vec<Fronted>,
+    pub hosts: Vec<String>,
+    pub askers: Askers,
+    /// `None`: without TLS.
+    pub certificates: Option<Certificates>,
+    pub bounds: Bounds,
+    pub counts: Counts,
+    pub say: Say,
+}
+
+/// Where a connection is from, and where it came to.
+#[derive(Clone, Copy)]
+struct Ends {
+    local: IpAddr,
+    remote: SocketAddr,
+}
+
+/// Serves until `stopped` says so; what is under way then has a moment.
+pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(state.bounds.connections));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => {
+                let all = places.acquire_many(state.bounds.connections as u32);
+                let _ = timeout(END_PATIENCE, all).await;
+                return;
+            }
+        };
+        let Ok((mut stream, remote)) = accepted else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            one_more(&state.counts.connections);
+            if state.certificates.is_none() {
+                let _ = timeout(PAUSE, stream.write_all(FULL)).await;
+            }
+            continue;
+        };
+        let Ok(local) = stream.local_addr() else { continue };
+        let (state, ends) = (state.clone(), Ends { local: local.ip(), remote });
+        tokio::spawn(async move {
+            spoken(stream, &state, ends).await;
+            drop(place);
+        });
+    }
+}
+
+/// Speaks with a client until it ends.
+async fn spoken(stream: TcpStream, state: &Arc<State>, ends: Ends) {
+    let _ = stream.set_nodelay(true);
+    let answer = |request| answered(request, state, ends);
+    let ended = match &state.certificates {
+        None => connection(Patient::new(stream), answer).await,
+        Some(certificates) => {
+            let shaken = TlsAcceptor::from(certificates.now()).accept(Patient::new(stream));
+            match timeout(HEAD_PATIENCE, shaken).await {
+                Ok(Ok(stream)) => connection(Patient::new(stream), answer).await,
+                _ => return one_more(&state.counts.handshakes),
+            }
+        }
+    };
+    match ended {
+        Err(Broken::Head) => one_more(&state.counts.heads),
+        Err(Broken::Slow) => one_more(&state.counts.slow),
+        Err(Broken::Stalled) => one_more(&state.counts.stalled),
+        Ok(()) | Err(Broken::Other) => {}
+    }
+}
+
+async fn answered(request: Request<Incoming>, state: &Arc<State>, ends: Ends) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let answer = answer(&parts, body, state, ends).await.unwrap_or_else(|problem| {
+        if problem.status == StatusCode::UNAUTHORIZED || problem.status == StatusCode::FORBIDDEN {
+            let (status, path) = (problem.status.as_u16(), parts.uri.path());
+            (state.say)(&format!("{}: {} {path}: {status}: {problem}", ends.remote, parts.method));
+        }
+        let mut answer = refusal(&problem);
+        if problem.status == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        answer
+    });
+    state.counts.answered(answer.status().as_u16());
+    answer
+}
+
+async fn answer(
+    parts: &Parts,
+    body: Incoming,
+    state: &Arc<State>,
+    ends: Ends,
+) -> Result<Response<Body>, Problem> {
+    addressed::check(parts, ends.local, &state.hosts, state.certificates.is_some())?;
+    let token = {
+        let (state, headers) = (state.clone(), parts.headers.clone());
+        let who = tokio::task::spawn_blocking(move || state.askers.who(&headers)).await;
+        who.unwrap_or_else(|_| Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the door closes")))?
+    };
+    let counted = state.askers.count_request(&token, Instant::now());
+    let counted = counted.inspect_err(|_| one_more(&state.counts.rate))?;
+    // Two lengths can be read in two ways, and a chunked body may have another beside it: one form is enough.
+    if parts.headers.contains_key(TRANSFER_ENCODING) {
+        let problem =
+            Problem::new(StatusCode::LENGTH_REQUIRED, "a body has no length").at("transfer-encoding");
+        return Err(problem.remedy("send Content-Length, and no Transfer-Encoding"));
+    }
+    if has_body(&parts.headers) {
+        only_json(&parts.headers)?;
+    }
+    let path = parts.uri.path();
+    if path == INSTANCES {
+        return instances(&parts.method, state, &token).await;
+    }
+    let (fronted, named) = find(path, state, &token)?;
+    let body = if has_body(&parts.headers) { whole(body).await? } else { Bytes::new() };
+    let Ok(place) = fronted.places.clone().try_acquire_owned() else {
+        one_more(&state.counts.busy);
+        let cause = format!("{RUN_REQUESTS_MAX} requests to this run are under way");
+        let retry_after_s = Some(1);
+        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
+    };
+    let target = target(parts, named.then_some(&fronted.instance.name));
+    let question = Question {
+        method: parts.method.clone(),
+        target: &target,
+        headers: &parts.headers,
+        body,
+        identity: token.identity(),
+    };
+    let mut answer = forward(&fronted.instance, question, Box::new((counted, place))).await?;
+    if named {
+        relocate(&mut answer, &fronted.instance.name);
+    }
+    Ok(answer)
+}
+
+/// The run that a path means, and whether it names it.
+fn find<'a>(path: &str, state: &'a State, token: &Token) -> Result<(&'a Fronted, bool), Problem> {
+    let may = |fronted: &&Fronted| {
+        token.instance.as_ref().is_none_or(|instance| *instance == fronted.instance.name)
+    };
+    if let Some(rest) = path.strip_prefix(INSTANCES).and_then(|rest| rest.strip_prefix('/')) {
+        let (name, _) = rest.split_once('/').ok_or_else(|| no_such_path(path))?;
+        let found = state.instances.iter().find(|fronted| fronted.instance.name == name);
+        let found = found.ok_or_else(|| {
+            let problem = Problem::new(StatusCode::NOT_FOUND, "there is no such instance").at("instance");
+            problem.remedy("see GET /api/v1/instances")
+        })?;
+        return match may(&found) {
+            true => Ok((found, true)),
+            false => {
+                let cause = format!("the token of {} is for another instance", token.name);
+                Err(Problem::new(StatusCode::FORBIDDEN, cause).at("instance"))
+            }
+        };
+    }
+    let all: Vec<&Fronted> = state.instances.iter().filter(may).collect();
+    match all[..] {
+        [one] => Ok((one, false)),
+        [] => Err(not_here(token)),
+        [..] => {
+            let names: Vec<&str> = all.iter().map(|fronted| &*fronted.instance.name).collect();
+            let cause = format!("there are several instances: {}", names.join(", "));
+            let problem = Problem::new(StatusCode::NOT_FOUND, cause).at("instance");
+            Err(problem.remedy("name one: /api/v1/instances/NAME/..."))
+        }
+    }
+}
+
+fn not_here(token: &Token) -> Problem {
+    let cause = format!("the token of {} is for an instance that isn't here", token.name);
+    Problem::new(StatusCode::FORBIDDEN, cause).at("instance")
+}
+
+/// What the run is asked, without the name of the instance.
+fn target(parts: &Parts, name: Option<&String>) -> String {
+    let asked = parts.uri.path_and_query().map_or("/", |asked| asked.as_str());
+    let rest = name.and_then(|name| asked.strip_prefix(INSTANCES)?.strip_prefix('/')?.strip_prefix(&**name));
+    rest.map_or_else(|| asked.to_string(), |rest| format!("{PREFIX}{rest}"))
+}
+
+/// The runs that this one may ask, and how this door stands.
+async fn instances(method: &Method, state: &State, token: &Token) -> Result<Response<Body>, Problem> {
+    if *method != Method::GET && *method != Method::HEAD {
+        let cause = format!("{INSTANCES} has no {method}");
+        let allow = vec!["GET"];
+        return Err(Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, cause) });
+    }
+    if token.filter.is_some() {
+        let cause = format!("{} sees only packets of a filter, and this covers all", token.name);
+        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token without a filter"));
+    }
+    let mut list: Vec<Value> = Vec::new();
+    for Fronted { instance, .. } in &state.instances {
+        if token.instance.as_ref().is_none_or(|only| *only == instance.name) {
+            let connected = timeout(LOOK_PATIENCE, UnixStream::connect(&instance.path)).await;
+            list.push(json!({"name": instance.name, "answers": matches!(connected, Ok(Ok(_)))}));
+        }
+    }
+    if list.is_empty() {
+        return Err(not_here(token));
+    }
+    Ok(json(StatusCode::OK, &json!({"instances": list, "door": state.counts.json()})))
+}

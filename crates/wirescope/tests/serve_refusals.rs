@@ -1,0 +1,185 @@
+//! What a door to the network refuses: what isn't meant for it, what has two meanings, and what is too much or too slow.
+
+mod door;
+mod run;
+
+use door::{Heard, Running, Serving};
+use run::{LIMIT, wait_until};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+const OPERATOR: [&str; 4] = ["--role", "operator", "--name", "op"];
+
+fn door_of(running: &Running, more: &[&str]) -> (String, Serving) {
+    (running.token(&OPERATOR), running.serve(more))
+}
+
+#[test]
+fn what_is_not_meant_for_it_or_not_json_is_refused() {
+    let running = Running::new(&[]);
+    let (token, serving) = door_of(&running, &["--host", "scope.example"]);
+    let head = |first: &str, host: &str, more: &str| {
+        format!("{first} HTTP/1.1\r\n{host}authorization: Bearer {token}{more}")
+    };
+    let get = "GET /api/v1/health/live";
+    let post = "POST /api/v1/fire";
+    let host = "host: localhost\r\n";
+    let json_kind = "\r\ncontent-type: application/json";
+    let long = format!("{{\"note\": \"{}\"}}", "x".repeat(70_000));
+    for (head, body, status) in [
+        (head(get, host, ""), "", 200),
+        (head(get, "host: 127.0.0.1:1234\r\n", ""), "", 200),
+        (head(get, "host: Scope.Example:8443\r\n", ""), "", 200),
+        (head(get, "host: example.com\r\n", ""), "", 421),
+        (head(get, "host: 127.0.0.2\r\n", ""), "", 421),
+        (head(get, "", ""), "", 400),
+        (head(get, "host: localhost\r\nhost: example.com\r\n", ""), "", 400),
+        (head("GET http://example.com/api/v1/health/live", host, ""), "", 421),
+        (head(get, host, "\r\norigin: http://example.com"), "", 403),
+        (head(get, host, "\r\norigin: null"), "", 403),
+        (head(get, host, "\r\norigin: http://localhost"), "", 200),
+        (head(get, host, &format!("\r\nauthorization: Bearer {token}")), "", 401),
+        (head(post, host, "\r\ntransfer-encoding: chunked\r\nx: y"), "", 411),
+        (head(post, host, ""), "{}", 415),
+        (head(post, host, "\r\ncontent-type: text/plain"), "{}", 415),
+        (head(post, host, "\r\ncontent-type: application/x-www-form-urlencoded"), "{}", 415),
+        (head(post, host, json_kind), "{", 400),
+        (head(post, host, json_kind), &long, 413),
+        (head(post, host, json_kind), r#"{"filter": "prot 80"}"#, 400),
+        (head("GET /api/v1/dumps/..%2f..%2fetc%2fpasswd/file", host, ""), "", 404),
+        (head("GET /api/v1/../../etc/passwd", host, ""), "", 404),
+        (head("GET /api/v1/dumps/%00", host, ""), "", 400),
+        (head("GET /api/v1/instances/wirescope/dumps/%00", host, ""), "", 400),
+        (head("GET /api/v1/instances/%00/status", host, ""), "", 404),
+        (head("POST /api/v1/instances", host, ""), "", 405),
+        (head("POST /api/v1/status", host, ""), "", 405),
+        (head("CONNECT localhost:80", host, ""), "", 404),
+        (head("OPTIONS /api/v1/status", host, "\r\norigin: http://localhost"), "", 405),
+        (format!("GET /api/v1/status?token={token} HTTP/1.1\r\nhost: localhost"), "", 401),
+        (format!("GET /api/v1/status HTTP/1.1\r\nhost: localhost\r\ncookie: token={token}"), "", 401),
+    ] {
+        let heard = serving.ask(&head, body);
+        assert_eq!(heard.status, status, "{head}: {heard:?}");
+        assert!(!heard.head.contains("access-control") && !heard.head.contains("set-cookie"), "{heard:?}");
+        if status >= 400 {
+            assert!(heard.head.contains("application/problem+json"), "{heard:?}");
+            assert!(heard.body["faults"][0]["cause"].is_string(), "{heard:?}");
+        }
+    }
+    assert!(running.audit().iter().all(|line| line["status"] != 202), "nothing was fired");
+    serving.end();
+    running.end();
+}
+
+#[test]
+fn what_two_readers_would_read_differently_has_no_second_answer() {
+    let running = Running::new(&[]);
+    let (token, serving) = door_of(&running, &[]);
+    let bearer = format!("host: localhost\r\nauthorization: Bearer {token}\r\n");
+    let inner = format!("GET /api/v1/triggers HTTP/1.1\r\n{bearer}connection: close\r\n\r\n");
+    let post = format!("POST /api/v1/fire HTTP/1.1\r\n{bearer}content-type: application/json\r\n");
+    for (request, what) in [
+        (
+            format!("{post}content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{inner}"),
+            "both lengths",
+        ),
+        (
+            format!("{post}transfer-encoding: chunked\r\ncontent-length: 6\r\n\r\n0\r\n\r\n{inner}"),
+            "both, turned",
+        ),
+        (format!("{post}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}{inner}"), "two lengths"),
+        (format!("{post}content-length: +2\r\n\r\n{{}}{inner}"), "a sign"),
+        (format!("{post}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n{inner}"), "an unknown coding"),
+        (format!("{post}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n{inner}"), "a coding behind"),
+        (format!("{post}transfer-encoding:\u{b}chunked\r\n\r\n0\r\n\r\n{inner}"), "a tab"),
+        (format!("{post}content-length : 2\r\n\r\n{{}}{inner}"), "a space"),
+        (format!("{post}x: a\r\n content-length: 2\r\n\r\n{{}}{inner}"), "a folded line"),
+        (format!("GET /api/v1/status\0 HTTP/1.1\r\n{bearer}\r\n{inner}"), "NUL"),
+        (format!("GET /api/v1/status HTTP/1.1\r\nx: a\0b\r\n{bearer}\r\n{inner}"), "NUL in a header"),
+        (format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{inner}"), "HTTP/2"),
+        (format!("GET /api/v1/status HTTP/1.1 x\r\n{bearer}\r\n{inner}"), "a word behind"),
+    ] {
+        let heard = serving.raw(request.as_bytes());
+        let text = String::from_utf8_lossy(&heard);
+        assert!(!text.contains("\"triggers\""), "{what}: {text}");
+        let first = Heard::of(&heard);
+        assert!(first.status == 0 || (400..500).contains(&first.status), "{what}: {text}");
+    }
+    let long = format!("GET /api/v1/status HTTP/1.1\r\n{bearer}x: {}\r\n\r\n", "x".repeat(100_000));
+    assert_eq!(Heard::of(&serving.raw(long.as_bytes())).status, 431);
+    let many = format!("GET /api/v1/status HTTP/1.1\r\n{bearer}{}\r\n", "x: y\r\n".repeat(100));
+    assert_eq!(Heard::of(&serving.raw(many.as_bytes())).status, 431);
+    assert_eq!(running.audit(), [] as [Value; 0], "nothing was ordered");
+    let counted = serving.get(&token, "instances").body;
+    assert!(counted["door"]["refused"]["head_too_long"].as_u64() >= Some(1), "{counted}");
+    serving.end();
+    running.end();
+}
+
+#[test]
+fn too_many_requests_and_connections_are_refused_and_counted() {
+    let running = Running::new(&[]);
+    let other = running.token(&["--role", "viewer", "--name", "eye"]);
+    let (token, serving) = door_of(&running, &["--requests-per-s", "1", "--connections", "3"]);
+    let statuses: Vec<u16> = (0..6).map(|_| serving.get(&token, "health/live").status).collect();
+    assert!(statuses[..2] == [200, 200] && statuses.contains(&429), "{statuses:?}");
+    wait_until("a refusal", || {
+        let refused = serving.get(&token, "health/live");
+        refused.status == 429 && refused.head.contains("retry-after: 1")
+    });
+    assert_eq!(serving.get(&other, "health/live").status, 200, "others have their own bound");
+    // As many as there may be, with half a request each; one more is told to come again.
+    let half: Vec<TcpStream> = (0..3)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&serving.address).unwrap();
+            stream.write_all(b"GET /api/v1/sta").unwrap();
+            stream
+        })
+        .collect();
+    wait_until("a full door", || Heard::of(&serving.raw(b"GET / HTTP/1.1\r\n\r\n")).status == 503);
+    drop(half);
+    wait_until("room, and the counters", || {
+        let counted = serving.get(&other, "instances");
+        let refused = &counted.body["door"]["refused"];
+        counted.status == 200
+            && refused["rate"].as_u64() >= Some(1)
+            && refused["connections"].as_u64() >= Some(1)
+    });
+    serving.end();
+    running.end();
+}
+
+#[test]
+fn who_goes_away_or_takes_nothing_costs_only_its_own_connection() {
+    let running = Running::new(&[]);
+    let (token, serving) = door_of(&running, &[]);
+    wait_until("packets", || {
+        serving.get(&token, "status").body["received"]["packets"].as_u64() > Some(10_000)
+    });
+    let fired = serving.post(&token, "fire", r#"{"before": "1m", "wait": true}"#);
+    let (id, bytes) = (fired.body["id"].clone(), fired.body["bytes"].as_u64().unwrap());
+    let bearer = format!("host: localhost\r\nauthorization: Bearer {token}\r\n");
+    let mut takers = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(&serving.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        write!(stream, "GET /api/v1/dumps/{id}/file HTTP/1.1\r\n{bearer}\r\n").unwrap();
+        let mut some = [0; 1000];
+        stream.read_exact(&mut some).unwrap();
+        takers.push(stream); // and takes nothing more
+    }
+    assert_eq!(serving.get(&token, "health/live").status, 200);
+    takers.truncate(4); // these go away in the middle
+    let file = serving.get(&token, &format!("dumps/{id}/file"));
+    assert!(file.bytes.len() as u64 > bytes, "the file is whole");
+    // A long answer ends with its client, and that is seen.
+    let mut events = TcpStream::connect(&serving.address).unwrap();
+    write!(events, "GET /api/v1/events HTTP/1.1\r\n{bearer}\r\n").unwrap();
+    let mut some = [0; 100];
+    events.read_exact(&mut some).unwrap();
+    drop((events, takers));
+    assert_eq!(serving.get(&token, "status").body["state"], json!("capturing"));
+    serving.end();
+    running.end();
+}
