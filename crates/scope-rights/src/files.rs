@@ -73,9 +73,19 @@ impl FileRules {
         Ok(FileRules { abi, ruleset: rules.into() })
     }
 
-    /// Nothing may be opened, made or removed. No TCP socket may be bound or connected; those that listen go on.
+    /// Nothing may be opened, made or removed. No TCP socket may be bound or connected; those that listen go on. Where the
+    /// kernel knows that, no socket without a name in the file system is reached.
     pub fn nothing() -> io::Result<FileRules> {
-        FileRules::reading(&[], None)
+        let abi = in_force(KNOWN);
+        if abi == 0 {
+            return Ok(FileRules { abi, ruleset: None });
+        }
+        let rules = Ruleset::default()
+            .handle_access(AccessFs::from_all(KNOWN))
+            .and_then(|rules| rules.handle_access(AccessNet::from_all(KNOWN)))
+            .and_then(|rules| rules.scope(Scope::AbstractUnixSocket))
+            .and_then(Ruleset::create);
+        Ok(FileRules { abi, ruleset: rules.map_err(io::Error::other)?.into() })
     }
 
     /// Version of the interface that is in force: what the kernel has and is known here; 0: none.
