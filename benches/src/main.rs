@@ -148,6 +148,8 @@ pub struct Scale {
     pub api_span: Duration,
     /// Requests that are drawn by chance.
     pub api_cases: usize,
+    /// Questions of those who are bound to a filter.
+    pub api_questions: usize,
 }
 
 /// Length of a soak that is kept.
@@ -179,6 +181,7 @@ const FULL: Scale = Scale {
     questions: 500,
     api_span: Duration::from_secs(60),
     api_cases: 20_000,
+    api_questions: 10_000,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -206,6 +209,7 @@ const QUICK: Scale = Scale {
     questions: 40,
     api_span: Duration::from_secs(4),
     api_cases: 500,
+    api_questions: 400,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;

@@ -181,12 +181,7 @@ impl Run {
     /// # Errors
     /// Where it has ended.
     pub fn resident_kib(&self) -> Result<u64> {
-        let status = read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line
-            .and_then(|line| line.split_whitespace().next())
-            .context("wirescope ended before its time")?;
-        Ok(number.parse()?)
+        resident_kib(self.child.id())
     }
 
     /// Threads of the process now.
@@ -339,6 +334,17 @@ impl Run {
         let words = self.said();
         words.trim().replace('\n', " / ").chars().take(WORDS_MAX).collect()
     }
+}
+
+/// Memory of a process that is in use now, KiB.
+///
+/// # Errors
+/// Where it has ended.
+pub fn resident_kib(pid: u32) -> Result<u64> {
+    let status = read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next()).context("it ended before its time")?;
+    Ok(number.parse()?)
 }
 
 impl Drop for Run {

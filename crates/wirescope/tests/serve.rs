@@ -109,6 +109,7 @@ fn each_route_answers_each_role_as_the_table_says() {
                     | "dumps"
                     | "dumps/{id}"
                     | "dumps/{id}/file"
+                    | "packets"
             ) && route.method != "DELETE";
             let may = role.is_some_and(|role| role >= route.role) && (!is_bound || answers_bound);
             let status = ask(token, at);
@@ -153,6 +154,16 @@ fn who_sees_only_packets_of_a_filter_gets_what_matches_both_filters_and_no_dump_
         assert_eq!(capture.packets.len() as u64, packets, "{filter}");
         assert!(!String::from_utf8_lossy(&file.bytes).contains("counters of"), "all packets count there");
     }
+    for (filter, packets) in
+        [("", 1), ("filter=udp&", 1), ("filter=tcp&", 0), ("filter=not+udp+port+60000&", 0)]
+    {
+        let count = serving.get(&bound, &format!("packets?{filter}count=true")).body;
+        assert_eq!(count["packets"], json!(packets), "{filter}: {count}");
+        let file = serving.get(&bound, &format!("packets?{filter}limit=1000"));
+        let capture = oracle::parse(&file.bytes).unwrap().capture;
+        assert_eq!(capture.packets.len() as u64, packets, "{filter}");
+    }
+    assert!(serving.get(&analyst, "packets?count=true").body["packets"].as_u64().unwrap() > 1000);
     // Two texts that would mean something else if they were one.
     for filter in ["tcp) or (ip", "udp) or (udp", "tcp or (", "\" or ip"] {
         let order = json!({"filter": filter}).to_string();

@@ -206,7 +206,25 @@ impl Heard {
         let (head, bytes) = end.map_or((heard, &b""[..]), |at| (&heard[..at], &heard[at + 4..]));
         let head = String::from_utf8_lossy(head).to_lowercase();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let body = serde_json::from_slice(bytes).unwrap_or_default();
-        Heard { status, head, bytes: bytes.to_vec(), body }
+        let bytes = match head.contains("transfer-encoding: chunked") {
+            true => joined(bytes),
+            false => bytes.to_vec(),
+        };
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Heard { status, head, bytes, body }
+    }
+}
+
+/// The chunks of a body, without their lengths and what follows the last one.
+fn joined(mut chunks: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let end = chunks.windows(2).position(|two| two == b"\r\n").expect("the length of a chunk");
+        let len = usize::from_str_radix(std::str::from_utf8(&chunks[..end]).unwrap(), 16).unwrap();
+        if len == 0 {
+            return bytes;
+        }
+        bytes.extend(&chunks[end + 2..end + 2 + len]);
+        chunks = &chunks[end + 4 + len..];
     }
 }
