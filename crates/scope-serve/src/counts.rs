@@ -22,6 +22,8 @@ pub(crate) struct Counts {
     pub rate: AtomicU64,
     /// Requests beyond what a run is asked at once.
     pub busy: AtomicU64,
+    /// Lines of refusals that weren't said.
+    pub unsaid: AtomicU64,
     /// Lists of last uses that couldn't be written.
     pub unwritten: AtomicU64,
     /// Answers by their status.
@@ -53,6 +55,7 @@ impl Counts {
             "ended": {
                 "handshake": of(&self.handshakes), "head_too_slow": of(&self.slow), "stalled": of(&self.stalled),
             },
+            "lines_unsaid": of(&self.unsaid),
             "uses_unwritten": of(&self.unwritten),
         })
     }

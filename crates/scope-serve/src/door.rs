@@ -8,7 +8,7 @@ use crate::tls::Certificates;
 use scope_fault::{Fault, Setting, sentence};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -75,7 +75,8 @@ impl Door {
         listener.set_nonblocking(true).map_err(|error| listen_fault().error(&error))?;
         let instances = instances.into_iter().map(Fronted::new).collect();
         let counts = Counts::default();
-        let state = State { instances, hosts, askers, certificates, bounds, counts, say };
+        let state =
+            State { instances, hosts, askers, certificates, bounds, counts, say, said: Mutex::default() };
         Ok(Door { listener, address, state: Arc::new(state) })
     }
 

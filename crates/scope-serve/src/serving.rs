@@ -19,7 +19,7 @@ use scope_http::{
 };
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -34,6 +34,9 @@ const RUN_REQUESTS_MAX: usize = 48;
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How long an instance may take to say that it is there.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// Lines of refusals within so long.
+const LINES_MAX: u32 = 10;
+const LINES_EVERY: Duration = Duration::from_secs(1);
 /// The route that this door answers itself, and what stands in front of an instance's name.
 const INSTANCES: &str = "/api/v1/instances";
 
@@ -62,6 +65,25 @@ pub(crate) struct State {
     pub bounds: Bounds,
     pub counts: Counts,
     pub say: Say,
+    /// The second in which lines were said, and how many.
+    pub said: Mutex<(Option<Instant>, u32)>,
+}
+
+impl State {
+    /// Says a line of a refusal, unless so many were said within a second: who is refused fills no log.
+    fn tell(&self, line: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.0.is_none_or(|since| since.elapsed() >= LINES_EVERY) {
+            *said = (Some(Instant::now()), 0);
+        }
+        said.1 += 1;
+        let is_too_many = said.1 > LINES_MAX;
+        drop(said);
+        match is_too_many {
+            true => one_more(&self.counts.unsaid),
+            false => (self.say)(line),
+        }
+    }
 }
 
 /// Where a connection is from, and where it came to.
@@ -130,7 +152,7 @@ async fn answered(request: Request<Incoming>, state: &Arc<State>, ends: Ends) ->
     let answer = answer(&parts, body, state, ends).await.unwrap_or_else(|problem| {
         if problem.status == StatusCode::UNAUTHORIZED || problem.status == StatusCode::FORBIDDEN {
             let (status, path) = (problem.status.as_u16(), parts.uri.path());
-            (state.say)(&format!("{}: {} {path}: {status}: {problem}", ends.remote, parts.method));
+            state.tell(&format!("{}: {} {path}: {status}: {problem}", ends.remote, parts.method));
         }
         let mut answer = refusal(&problem);
         if problem.status == StatusCode::UNAUTHORIZED {
