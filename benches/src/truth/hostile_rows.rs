@@ -130,6 +130,7 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
             key: Key::OfPacket,
             why: Why::Packet { bytes: data.len() as u32, interface: "" },
             packet: Some(Matched { link_type: attack.link, headers: &headers, data: &data }),
+            given: None,
             link_types: &[],
             requester: Requester::Live,
         };

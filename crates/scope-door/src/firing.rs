@@ -61,7 +61,7 @@ pub(crate) async fn by_hand(
         return Err(bad(&faults));
     }
     let own = OwnFire { filter, bound, before_ns, after_ns, note: fire.note.clone().unwrap_or_default() };
-    fired(state, Which::Own(own), fire.wait, owner).await
+    fired(state, Which::Own(Box::new(own)), fire.wait, owner).await
 }
 
 /// Fires this trigger.

@@ -116,7 +116,7 @@ pub enum Which {
     /// Every trigger but the one by hand.
     All,
     /// By hand, with a window and a filter of its own.
-    Own(OwnFire),
+    Own(Box<OwnFire>),
     /// The trigger of this name, because another program told of something.
     Told(Told),
 }

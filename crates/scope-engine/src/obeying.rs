@@ -187,7 +187,7 @@ impl Obeying<'_> {
         let outcome =
             self.shared.dumps.ordered(&trigger, self.shared.last_heard(), &own.note, bound.as_ref());
         hand.add_counts(&trigger.counts());
-        self.watch.note(&format!("{}: {}", words(&Which::Own(own.clone())), outcome.verdict));
+        self.watch.note(&format!("{}: {}", words(&Which::Own(Box::new(own.clone()))), outcome.verdict));
         let name = hand.config().name.clone();
         Ok(Reply::Fired(vec![Fired { trigger: name, verdict: outcome.verdict, dump: outcome.dump }]))
     }
@@ -200,12 +200,14 @@ fn words(which: &Which) -> String {
         Which::Named(name) => format!("trigger {name} by hand"),
         Which::All => "all triggers by hand".to_string(),
         Which::Told(Told { trigger, what, .. }) => format!("trigger {trigger} by a hook ({what})"),
-        Which::Own(OwnFire { filter, bound: Some(bound), .. }) => {
-            let asked = if filter.is_empty() { "everything" } else { filter };
-            format!("dump of '{asked}', of what matches '{bound}', by hand")
-        }
-        Which::Own(OwnFire { filter, .. }) if filter.is_empty() => words(&Which::Hand),
-        Which::Own(OwnFire { filter, .. }) => format!("dump of '{filter}' by hand"),
+        Which::Own(own) => match &**own {
+            OwnFire { filter, bound: Some(bound), .. } => {
+                let asked = if filter.is_empty() { "everything" } else { filter };
+                format!("dump of '{asked}', of what matches '{bound}', by hand")
+            }
+            OwnFire { filter, .. } if filter.is_empty() => words(&Which::Hand),
+            OwnFire { filter, .. } => format!("dump of '{filter}' by hand"),
+        },
     }
 }
 
