@@ -54,7 +54,9 @@ tool cargo-about 0.9.3 --features cli
 # Of a crate that brings no text of its licence, the holder as its repository names him: one line for each such crate.
 named=$(mktemp)
 awk '/^=====/ { crates = "" } /^  [^ ]+ [0-9][^ ]* / { crates = crates $1 " " }
-    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse " { $0 = "Copyright (c) 2024 Julian Schmid" }
+    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse rcgen " {
+        $0 = "Copyright (c) 2024 Julian Schmid\nCopyright (c) 2019-2026 est31 and contributors"
+    }
     { print }' "$made" >"$named" && mv "$named" "$made" || exit 1
 case ${1:-check} in
 write)

@@ -311,6 +311,8 @@ Examples:
   wirescope status --url https://scope:8443 --token-file token
 ";
 
+/// The line of `wirescope serve`.
+pub const SERVE_USAGE: &str = "wirescope serve --control <[NAME=]PATH> --listen <ADDR:PORT>\n                       --tokens <FILE> [OPTIONS]";
 pub const SERVE_EXAMPLES: &str = "\
 Exit codes:
   0  told to end, by SIGTERM or SIGINT

@@ -72,7 +72,10 @@ fn what_cannot_be_meant_is_refused_with_a_remedy() {
         assert_eq!(done.stdout, "", "{arguments:?}");
     };
     let store = |arguments: &[&str], told: &str| refused(&[&["--store", "store"], arguments].concat(), told);
-    refused(&["--count"], "name a store: --store DIR, or a capture file: -r FILE");
+    refused(
+        &["--count"],
+        "name a store: --store DIR, a capture file: -r FILE, or the socket of an instance: --control PATH",
+    );
     refused(&["--store", "empty", "--count"], "it is no store");
     refused(&["--store", "none", "--count"], "check the path");
     refused(&["-r", "none", "--count"], "-r: none: no such file");

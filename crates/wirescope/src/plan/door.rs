@@ -31,8 +31,9 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> DoorPlan
     // Who is there is a matter of the machine.
     let user = match (&args.serve_user, look == Look::Machine) {
         (Some(text), true) => known_user("serve-user", text).map_err(|fault| faults.add(fault)).ok(),
-        // A run that isn't root's begins a door as the same user.
-        (None, true) if args.listen.is_some() && User::current().uid != 0 => None,
+        // A run that isn't root's begins a door as the same user. One that is refused asks nobody for users: that may
+        // open sockets.
+        (None, true) if args.listen.is_some() && User::current().uid != 0 || !faults.is_empty() => None,
         (None, true) => User::named(SERVE_USER).ok().flatten(),
         (Some(text), false) => {
             if let Err(fault) = may_be_user("serve-user", text) {
