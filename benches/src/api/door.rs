@@ -57,14 +57,6 @@ impl Door {
         self.child.id()
     }
 
-    /// Memory that it has now, KiB.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn resident_kib(&self) -> Result<u64> {
-        crate::wirescope::resident_kib(self.child.id())
-    }
-
     /// All that it said.
     pub fn said(&self) -> String {
         read_to_string(self.folder.path().join("words")).unwrap_or_default()

@@ -306,7 +306,7 @@ enum Filter {
 
 impl Filter {
     fn drawn(random: &mut Random, depth: usize) -> Filter {
-        let mut one = |random: &mut Random| Box::new(Filter::drawn(random, depth.saturating_sub(1)));
+        let one = |random: &mut Random| Box::new(Filter::drawn(random, depth.saturating_sub(1)));
         match random.below(if depth > 0 { 9 } else { 6 }) {
             0 => Filter::Tcp,
             1 => Filter::Udp,

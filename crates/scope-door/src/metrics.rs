@@ -287,12 +287,8 @@ fn door(out: &mut Exposition, state: &State) {
         ("audit_failures", "Lines of the audit that couldn't be written.", state.audit_failures()),
         ("http_connections_refused", "Connections beyond the bound.", state.counts.refused()),
         ("http_requests_limited", "Requests beyond an identity's rate.", state.rates.refused()),
-        ("questions", "Questions for packets that were begun to be answered.", begun as u64),
-        (
-            "questions_refused",
-            "Questions that found no place among those that are answered.",
-            unplaced as u64,
-        ),
+        ("questions", "Questions for packets that were begun to be answered.", begun),
+        ("questions_refused", "Questions that found no place among those that are answered.", unplaced),
     ] {
         out.one(&format!("wirescope_{name}_total"), Counter, help, count as f64);
     }

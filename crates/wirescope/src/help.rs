@@ -338,8 +338,8 @@ Examples:
       --tokens /etc/wirescope/tokens
 
   # a team that sees the packets of its own network only
-  wirescope token add --role analyst --name shop --filter 'net 10.7.0.0/16' \\
-      --tokens /etc/wirescope/tokens
+  wirescope token add --role analyst --name shop \\
+      --filter 'net 10.7.0.0/16' --tokens /etc/wirescope/tokens
 
   wirescope token list --tokens /etc/wirescope/tokens
   wirescope token revoke shop --tokens /etc/wirescope/tokens
