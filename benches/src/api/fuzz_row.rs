@@ -1,17 +1,18 @@
 //! Requests drawn by chance from the API's own document, by schemathesis: no answer may be outside of what the document says.
 //!
 //! ```text
-//! schemathesis ─► TCP on loopback ─► forward ─► control socket ─► a run on loopback
+//! schemathesis ─► TCP on loopback ─► forward ─► control socket ─► a run that hears nothing of it
 //! ```
 //! schemathesis speaks TCP only. It lies among the peers, in a virtual environment of its own. The stream of events isn't
 //! asked: it has no end, which schemathesis would wait for.
 
 use super::forward;
-use crate::Scale;
 use crate::table::Table;
 use crate::wirescope::Run;
 use crate::workspace::Workspace;
+use crate::{Scale, main_part};
 use anyhow::{Context, Result, ensure};
+use scope_testkit::lab::Lab;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -32,14 +33,19 @@ const TURNS_MAX: usize = 200;
 /// An answer that takes longer is none, seconds.
 const PATIENCE: &str = "30";
 /// A run that records little: each fire of the many makes a dump of all of it.
-const RUN: [&str; 6] = ["-i", "lo", "--ring", "4MiB", "--trigger", "udp dst port 9"];
+const RUN: [&str; 6] = ["-i", "vb", "--ring", "4MiB", "--trigger", "udp dst port 9"];
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Of what schemathesis said, so many of the last characters are repeated.
 const WORDS_MAX: usize = 2000;
 
 /// Draws as many requests as the scale says.
 pub fn measure(workspace: &Workspace, scale: Scale, table: &mut Table) {
-    let (is_true, cases) = match fuzz(workspace, scale.api_cases) {
+    let lab = main_part::lab();
+    let outcome = match &lab {
+        Ok(lab) => fuzz(workspace, lab, scale.api_cases),
+        Err(why) => Err(anyhow::anyhow!("{why}")),
+    };
+    let (is_true, cases) = match outcome {
         Ok(cases) => (Ok(1.0), Ok(cases as f64)),
         Err(error) => (Err(format!("{error:#}")), Err(format!("{error:#}"))),
     };
@@ -48,11 +54,11 @@ pub fn measure(workspace: &Workspace, scale: Scale, table: &mut Table) {
 }
 
 /// How many there were.
-fn fuzz(workspace: &Workspace, cases_least: usize) -> Result<usize> {
+fn fuzz(workspace: &Workspace, lab: &Lab, cases_least: usize) -> Result<usize> {
     let program = program(workspace)?;
     let store = workspace.out_folder()?;
     let store = store.path().to_str().context("the folder's path is no UTF-8")?;
-    let mut run = Run::start(workspace, None, &[&RUN[..], &["--store", store]].concat())?;
+    let mut run = Run::start(workspace, Some(lab.b()), &[&RUN[..], &["--store", store]].concat())?;
     run.wait_started()?;
     let folder = workspace.out_folder()?;
     let document = folder.path().join("openapi.json");
