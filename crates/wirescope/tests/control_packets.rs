@@ -494,7 +494,6 @@ fn a_client_that_waits_for_a_count_and_goes_away_is_noted() {
 }
 
 #[test]
-#[ignore = "alone it passes; beside the other tests of this file its ring has been seen not to turn, for a reason not yet known"]
 fn what_is_overwritten_before_it_was_read_is_a_stated_gap() {
     let input = much();
     // A small ring that turns while a client takes nothing.
@@ -510,10 +509,10 @@ fn what_is_overwritten_before_it_was_read_is_a_stated_gap() {
     let stream = fed.begin(&format!("packets?{}", span(from_ns, to_ns)));
     wait_until("the answer to begin", || metric(&fed, "wirescope_questions_open") == 1);
     fed.feed(rest);
+    // A segment that was being read when its turn came stays: few of them.
+    let part = format!("packets?count=true&{}", span(from_ns, to_ns));
     wait_until("the ring to turn", || {
-        let oldest = fed.get("packets?limit=1&format=json");
-        let line: Value = serde_json::from_slice(&oldest.bytes).unwrap_or_default();
-        line["time"].as_str().is_some_and(|time| time > &*iso_of(to_ns))
+        fed.get(&part).json()["packets"].as_u64().is_some_and(|left| left < 2000)
     });
     let heard = hear(stream);
     assert!(heard.is_whole, "{:?}", heard.headers);
@@ -530,11 +529,6 @@ fn what_is_overwritten_before_it_was_read_is_a_stated_gap() {
     assert_eq!(heard.header("wirescope-complete"), "false");
     assert!(heard.missing().iter().any(|gap| gap["reason"] == "deleted"), "{:?}", heard.missing());
     fed.end();
-}
-
-/// As answers write a time.
-fn iso_of(ns: i64) -> String {
-    scope_spelling::time::iso(ns)
 }
 
 #[test]
