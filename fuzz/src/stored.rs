@@ -2,7 +2,7 @@
 //! don't.
 
 use scope_packet::pcapng::{self, PacketHead};
-use scope_packet::segment::{self, FOOT_BYTES, Foot, LeftOut, SEGMENT_BYTES_MIN};
+use scope_packet::segment::{self, FileLosses, FOOT_BYTES, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, KeyEntry, LinkType};
 use scope_ring::KeyTest;
 use scope_store::head::{Head, HeadInterface};
@@ -209,6 +209,7 @@ fn whole_segment() -> &'static [u8] {
             bytes_before: 0,
             drops_before: Drops::default(),
             left_out: LeftOut::default(),
+            file_losses: FileLosses::default(),
         };
         let mut statistics = Vec::new();
         pcapng::statistics(&mut statistics, 0, 1, 2, 3);

@@ -32,11 +32,11 @@ pub fn request(data: &[u8]) {
         let is_meant = |text: &String| text.len() <= PARAMETER_BYTES_MAX && !text.contains(char::is_control);
         assert!(parameters.iter().all(is_meant), "{parameters:?}");
         for parameter in &parameters {
-            assert!(Dumps::default().get(parameter).is_err(), "there is no dump");
+            assert!(Dumps::default().get(parameter, None).is_err(), "there is no dump");
         }
     }
     let query: Vec<(String, String)> = form_urlencoded::parse(query).into_owned().collect();
-    let _page = Dumps::default().page(&query);
+    let _page = Dumps::default().page(&query, None);
     let _steps = Losses::default().steps(&query, NOW_NS);
     let mut headers = HeaderMap::new();
     headers.extend(HeaderValue::from_bytes(accept).map(|value| (ACCEPT, value)));
