@@ -16,6 +16,7 @@ use crate::past::{Estimate, Past, Terms};
 use crate::pins::FirstPins;
 use crate::scans::Scans;
 use crate::select::{Consumer, Round, Selection};
+use crate::sieve::StoreSift;
 use crate::walk::{Request, RingTimeline};
 use scope_filter::{Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
@@ -117,11 +118,13 @@ impl Answerer {
         let source = match &self.past {
             None => Source::Ring(Box::new(ring)),
             Some(past) => {
+                let sift = StoreSift::new(filter.clone(), self.engine).bound_to(bound.clone());
                 let terms = Terms {
                     to_ns,
                     threads: THREADS,
                     memory_bytes: MEMORY_BYTES_MIN,
                     by_time: true,
+                    sift: Some(Arc::new(sift)),
                     stop: stop.clone(),
                 };
                 let wanted = Wanted {

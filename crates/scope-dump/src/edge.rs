@@ -372,6 +372,13 @@ impl Timeline for Edge<'_> {
         }
     }
 
+    fn selected(&mut self) -> Option<Packets<'_>> {
+        match self.lender {
+            Lender::Ring => None,
+            Lender::Part(at) => self.parts[at].part.selected(),
+        }
+    }
+
     fn done(&mut self) {
         match self.lender {
             Lender::Ring => self.timeline.done(),

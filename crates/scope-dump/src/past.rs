@@ -14,6 +14,7 @@ mod own;
 mod part;
 
 use crate::numbers::Numbers;
+use crate::sieve::StoreSift;
 pub(crate) use own::Seam;
 use scope_filter::Filter;
 use scope_folder::Folder;
@@ -95,6 +96,8 @@ pub(crate) struct Terms {
     pub memory_bytes: usize,
     /// Packets of earlier runs belong by their times alone, also where they were stamped later than this run began.
     pub by_time: bool,
+    /// Evaluates the question's filter where the stores are read. `None`: whoever asks does that himself.
+    pub sift: Option<Arc<StoreSift>>,
     /// Set: nothing more is read.
     pub stop: Arc<AtomicBool>,
 }
@@ -107,6 +110,7 @@ impl Default for Terms {
             threads: 1,
             memory_bytes: MEMORY_BYTES,
             by_time: false,
+            sift: None,
             stop: Arc::default(),
         }
     }
@@ -172,10 +176,18 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Packets whose keys a dump's filter may match; the filter itself is evaluated by the dump.
+/// Packets whose keys a dump's filter may match; the filter itself is evaluated by the dump, or by `sift`.
 struct Keyed {
     filter: Filter,
     by_keys: bool,
+    sift: Option<Arc<StoreSift>>,
+}
+
+impl Keyed {
+    fn of(question: &Question<'_>) -> Keyed {
+        let (filter, by_keys) = (question.filter.clone(), question.by_keys);
+        Keyed { filter, by_keys, sift: question.terms.sift.clone() }
+    }
 }
 
 impl Sift for Keyed {
@@ -186,12 +198,12 @@ impl Sift for Keyed {
         }
     }
 
-    fn select(&self, _: SegmentId, _: LinkType, _: &[Candidate<'_>]) -> u64 {
-        u64::MAX
+    fn select(&self, segment: SegmentId, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64 {
+        self.sift.as_ref().map_or(u64::MAX, |sift| sift.select(segment, link_type, candidates))
     }
 
     fn is_everything(&self) -> bool {
-        true
+        self.sift.as_ref().is_none_or(|sift| sift.is_everything())
     }
 }
 
@@ -232,7 +244,7 @@ impl Past {
             Err(_) => file.name.run() == begin_of_run,
         };
         let (mut own, mut earlier) = (Vec::new(), Vec::new());
-        let keyed = Keyed { filter: question.filter.clone(), by_keys: question.by_keys };
+        let keyed = Keyed::of(question);
         let keys = |link_type| keyed.keys(link_type);
         for folder in &self.volumes {
             // A volume that is gone has nothing: its numbers are lacking.

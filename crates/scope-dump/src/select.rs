@@ -171,10 +171,11 @@ impl Selection {
         floor: Floor,
         consumer: &mut dyn Consumer,
     ) {
-        let Some(link_type) = timeline.link_type(piece.lane) else { return };
         let lane = piece.lane as usize;
         self.link_types.resize(self.link_types.len().max(lane + 1), None);
-        self.link_types[lane] = Some(link_type);
+        let link_type = self.link_types[lane].or_else(|| timeline.link_type(piece.lane));
+        self.link_types[lane] = link_type;
+        let Some(link_type) = link_type else { return };
         if let Some(packets) = timeline.selected() {
             for Candidate { packet, block, .. } in packets {
                 let position = Position { time_ns: block.time_ns(), lane: piece.lane, packet };

@@ -32,20 +32,28 @@ pub(crate) struct Sieve {
 /// A question's filter, for the threads that read a store: they share one sieve for each link type.
 pub struct StoreSift {
     filter: Filter,
+    bound: Option<Filter>,
     engine: FilterEngine,
     sieves: RwLock<BTreeMap<LinkType, Arc<Sieve>>>,
 }
 
 impl StoreSift {
     /// Of `filter`, which was compiled for the link types of what is read.
-    pub fn new(filter: Filter, engine: FilterEngine) -> Arc<StoreSift> {
-        Arc::new(StoreSift { filter, engine, sieves: RwLock::default() })
+    pub fn new(filter: Filter, engine: FilterEngine) -> StoreSift {
+        StoreSift { filter, bound: None, engine, sieves: RwLock::default() }
+    }
+
+    /// Only packets that this filter matches as well.
+    #[must_use]
+    pub fn bound_to(self, bound: Option<Filter>) -> StoreSift {
+        StoreSift { bound, ..self }
     }
 
     fn sieve(&self, link_type: LinkType) -> Arc<Sieve> {
         let known = self.sieves.read().unwrap_or_else(PoisonError::into_inner).get(&link_type).cloned();
         known.unwrap_or_else(|| {
-            let sieve = Arc::new(Sieve::new(&self.filter, self.engine, link_type));
+            let sieve = Sieve::new(&self.filter, self.engine, link_type);
+            let sieve = Arc::new(sieve.bound_to(self.bound.as_ref()));
             let mut sieves = self.sieves.write().unwrap_or_else(PoisonError::into_inner);
             sieves.entry(link_type).or_insert(sieve).clone()
         })
@@ -68,7 +76,7 @@ impl Sift for StoreSift {
     }
 
     fn is_everything(&self) -> bool {
-        self.filter.is_everything()
+        self.filter.is_everything() && self.bound.as_ref().is_none_or(Filter::is_everything)
     }
 }
 

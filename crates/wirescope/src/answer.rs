@@ -185,7 +185,7 @@ impl Answer {
             })
         });
         let mut read = read.transpose()?;
-        let sift = StoreSift::new(filter.clone(), FilterEngine::Native);
+        let sift = Arc::new(StoreSift::new(filter.clone(), FilterEngine::Native));
         let threads = means.threads;
         let looked = reading::look(stores, &|link_type| sift.keys(link_type), wide, threads);
         let (looked, listed) = looked.map_err(refused)?;
@@ -206,7 +206,7 @@ impl Answer {
         let spans = match &around {
             None => None,
             Some(around) => {
-                let sift = StoreSift::new(around.filter.clone(), FilterEngine::Native);
+                let sift = Arc::new(StoreSift::new(around.filter.clone(), FilterEngine::Native));
                 let looked = reading::look(hits_of, &|link_type| sift.keys(link_type), span, threads);
                 let (looked, _) = looked.map_err(refused)?;
                 let own = means.readings.pop().unwrap_or_default();
@@ -280,7 +280,7 @@ impl Answer {
         let begun = Instant::now();
         let all = Filter::compile("", VlanRule::default(), &[]).map_err(|error| refused(error.fault()))?;
         let wide = around.as_ref().map_or(span, |around| around.wide(span));
-        let sift = StoreSift::new(all.clone(), FilterEngine::Interpreter);
+        let sift = Arc::new(StoreSift::new(all.clone(), FilterEngine::Interpreter));
         let own = means.readings.into_iter().next().unwrap_or_default();
         let stores = StoreTimeline::new(Vec::new(), wide, sift, own, stop.clone());
         let of = asked.of();

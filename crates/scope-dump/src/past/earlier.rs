@@ -89,7 +89,7 @@ impl Past {
             let (reason, lost_max) = (GapReason::ClockStep, Some(packets));
             Gap { from_ns: begin_ns, to_ns, reason, lost_min: 0, lost_max }
         }));
-        let keys = Keyed { filter: question.filter.clone(), by_keys: question.by_keys };
+        let keys = Keyed::of(question);
         let means = self.means(question.terms);
         let timeline = StoreTimeline::new(stores, wanted, Arc::new(keys), means, question.terms.stop.clone());
         for (partial, most) in timeline.partial() {
@@ -106,7 +106,8 @@ impl Past {
         let first_ns = runs.values().map(|run| run.span_ns.0).min().unwrap_or(begin_ns);
         let heard_ns = first_ns.max(span.from_ns);
         let end_ns = if by_time { i64::MAX } else { begin_ns.saturating_sub(1) };
-        Some(OfStores { past: self, timeline, kind: Earlier { begin_ns, end_ns, gaps, heard_ns } })
+        let kind = Earlier { begin_ns, end_ns, gaps, heard_ns };
+        Some(OfStores::new(self, timeline, kind, question))
     }
 }
 

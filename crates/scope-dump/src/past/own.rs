@@ -35,7 +35,7 @@ struct Own {
     known: (Vec<Gap>, usize),
 }
 
-/// Which packets of the stores are asked for: the dump's own filter is evaluated by the dump.
+/// Which packets of the stores are asked for.
 struct Cuts {
     keyed: Keyed,
     numbers: Vec<Numbers>,
@@ -96,7 +96,7 @@ impl Past {
         let span = Span { from_ns: question.from_ns, to_ns: question.terms.to_ns };
         let seams = question.seams.clone().unwrap_or_default();
         let cuts = Arc::new(Cuts {
-            keyed: Keyed { filter: question.filter.clone(), by_keys: question.by_keys },
+            keyed: Keyed::of(question),
             numbers: question.numbers.to_vec(),
             inexact,
             at_seams: Mutex::new(AtSeams { seams, dropped: None }),
@@ -109,7 +109,8 @@ impl Past {
             question.terms.stop.clone(),
         );
         let known = (timeline.missing(i64::MAX), timeline.damages().len());
-        answer.parts.push(Box::new(OfStores { past: self, timeline, kind: Own { cuts, known } }));
+        let part = OfStores::new(self, timeline, Own { cuts, known }, question);
+        answer.parts.push(Box::new(part));
         answer
     }
 }
@@ -156,16 +157,17 @@ impl Sift for Cuts {
         self.keyed.keys(link_type)
     }
 
-    fn select(&self, segment: SegmentId, _: LinkType, candidates: &[Candidate<'_>]) -> u64 {
+    fn select(&self, segment: SegmentId, link_type: LinkType, candidates: &[Candidate<'_>]) -> u64 {
         let lane = segment.lane as usize;
-        match self.inexact.get(&segment) {
+        let asked = match self.inexact.get(&segment) {
             Some(true) => self.at_seams.lock().unwrap_or_else(PoisonError::into_inner).cut(lane, candidates),
             Some(false) => u64::MAX,
             None => match self.numbers.get(lane) {
                 Some(numbers) => bits(candidates, |candidate| numbers.contains(candidate.packet)),
                 None => 0,
             },
-        }
+        };
+        if asked == 0 { 0 } else { asked & self.keyed.select(segment, link_type, candidates) }
     }
 
     fn is_everything(&self) -> bool {

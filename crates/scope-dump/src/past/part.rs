@@ -1,6 +1,6 @@
 //! A part of the past: the timeline of its stores, with the lanes that dumps know.
 
-use super::{Elsewhere, Part, Past};
+use super::{Elsewhere, Part, Past, Question};
 use scope_packet::{Gap, LinkType};
 use scope_ring::{KeyTest, Matches, Packets, Piece, Settled, Timeline};
 use scope_store::StoreTimeline;
@@ -25,9 +25,31 @@ pub(super) trait Kind {
 
 /// The part itself.
 pub(super) struct OfStores<'a, K> {
-    pub past: &'a Past,
-    pub timeline: StoreTimeline,
-    pub kind: K,
+    past: &'a Past,
+    timeline: StoreTimeline,
+    kind: K,
+    /// The question's filter was evaluated where the stores were read.
+    is_selected: bool,
+    /// What the timeline's lanes are for dumps, as far as one was met.
+    lanes: Vec<Option<u32>>,
+}
+
+impl<'a, K: Kind> OfStores<'a, K> {
+    /// What the timeline has for a question.
+    pub fn new(past: &'a Past, timeline: StoreTimeline, kind: K, question: &Question<'_>) -> OfStores<'a, K> {
+        OfStores { past, timeline, kind, is_selected: question.terms.sift.is_some(), lanes: Vec::new() }
+    }
+
+    fn lane(&mut self, piece: &Piece) -> Option<u32> {
+        let at = piece.lane as usize;
+        if self.lanes.len() <= at {
+            self.lanes.resize(at + 1, None);
+        }
+        if self.lanes[at].is_none() {
+            self.lanes[at] = self.kind.lane(self.past, &self.timeline, piece);
+        }
+        self.lanes[at]
+    }
 }
 
 impl<K: Kind> Timeline for OfStores<'_, K> {
@@ -41,7 +63,7 @@ impl<K: Kind> Timeline for OfStores<'_, K> {
 
     fn next(&mut self) -> Option<Piece> {
         let piece = self.timeline.next()?;
-        let lane = self.kind.lane(self.past, &self.timeline, &piece)?;
+        let lane = self.lane(&piece)?;
         Some(Piece { lane, ..piece })
     }
 
@@ -55,6 +77,10 @@ impl<K: Kind> Timeline for OfStores<'_, K> {
 
     fn packets(&mut self, picked: Matches) -> Packets<'_> {
         self.timeline.packets(picked)
+    }
+
+    fn selected(&mut self) -> Option<Packets<'_>> {
+        self.is_selected.then(|| self.timeline.selected()).flatten()
     }
 
     fn done(&mut self) {
