@@ -6,7 +6,6 @@ use scope_packet::Gap;
 use scope_packet::pcapng::PacketBlock;
 use scope_spelling::figures::{counted, size};
 use scope_spelling::time::iso;
-use scope_store::export::reason;
 use scope_store::timeline::Counted;
 use serde_json::{Map, Value, json};
 
@@ -83,7 +82,7 @@ pub fn local(time_ns: i64, zone: &TimeZone) -> String {
 pub fn gap(gap: &Gap) -> Value {
     let to = (gap.to_ns != i64::MAX).then(|| iso(gap.to_ns));
     json!({
-        "from": iso(gap.from_ns), "to": to, "reason": reason(gap.reason),
+        "from": iso(gap.from_ns), "to": to, "reason": gap.reason.name(),
         "lost_min": gap.lost_min, "lost_max": gap.lost_max,
     })
 }

@@ -1,6 +1,6 @@
 //! Each route's answer, made of what the run has published.
 
-use crate::audit::AUDIT_FILE;
+use crate::audit::{AUDIT_FILE, Audit};
 use crate::body::{Body, json, text};
 use crate::exposition::Form;
 use crate::peer::Owner;
@@ -14,9 +14,13 @@ use scope_api::trigger::Trigger;
 use scope_api::{Problem, Role};
 use scope_engine::{LaneStatus, TriggerChange, TriggerStatus};
 use scope_events::now_ns;
+use scope_folder::Folder;
+use scope_packet::LinkType;
 use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -213,37 +217,53 @@ async fn dump_file(
 ) -> Result<Response<Body>, Problem> {
     let files = state.dumps.files(id, owner)?;
     let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
-    let name = match query {
-        [] => files.first(),
-        [(key, link_type)] if key == "link_type" => {
-            let ending = format!("_{}.", link_type.to_uppercase());
-            files.iter().find(|name| name.to_string_lossy().contains(&ending)).or_else(|| {
-                // The first one's name doesn't say its link type.
-                files.first().filter(|_| files.len() == 1)
-            })
-        }
+    let link_type = match query {
+        [] => None,
+        [(key, text)] if key == "link_type" => Some(LinkType::named(text).ok_or_else(|| {
+            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("'{text}' is no link type")).at(key);
+            problem
+                .remedy("write its name, e.g. ETHERNET, or omit it: then the answer is the dump's first file")
+        })?),
         [(key, _), ..] => {
             let problem = Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key);
             return Err(problem.remedy("there is: link_type, once"));
         }
     };
-    let Some((folder, name)) = state.folder.clone().zip(name.cloned()) else {
-        return Err(gone(format!("dump {id} has no such file in the folder of this run's dumps")));
+    let Some(folder) = state.folder.clone().filter(|_| !files.is_empty()) else {
+        return Err(gone(format!("dump {id} has no file in the folder of this run's dumps")));
     };
-    let headers = headers.clone();
-    let opened = tokio::task::spawn_blocking(move || folder.existing(&name, false).map(|file| (file, name)));
+    let opened = tokio::task::spawn_blocking(move || first_of(&folder, &files, link_type));
     match opened.await {
-        Ok(Ok((Some(file), name))) => file::answer(file, &name, &headers),
-        Ok(Ok((None, name))) => Err(gone(format!("{} was removed or moved", name.to_string_lossy()))),
+        Ok(Ok(Some((file, name)))) => file::answer(file, &name, headers),
+        Ok(Ok(None)) => {
+            let of =
+                link_type.map_or(String::new(), |link_type| format!(" of link type {}", link_type.name()));
+            Err(gone(format!("dump {id} has no file{of}, or it was removed or moved")))
+        }
         Ok(Err(error)) => Err(gone(error.to_string())),
         Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
     }
 }
 
+/// The first of a dump's files, or the one of this link type, by what stands in it.
+fn first_of(
+    folder: &Folder,
+    files: &[OsString],
+    link_type: Option<LinkType>,
+) -> io::Result<Option<(File, OsString)>> {
+    for name in files {
+        let Some(file) = folder.existing(name, false)? else { continue };
+        if link_type.is_none_or(|wanted| file::link_type(&file).is_ok_and(|found| found == Some(wanted))) {
+            return Ok(Some((file, name.clone())));
+        }
+    }
+    Ok(None)
+}
+
 /// The audit's file as it is now.
 async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
     let none = || Problem::new(StatusCode::NOT_FOUND, "nothing was written into an audit yet").at("file");
-    let folder = state.folder.clone().ok_or_else(none)?;
+    let folder = state.audit.as_ref().map(Audit::folder).ok_or_else(none)?;
     let name = OsStr::new(AUDIT_FILE);
     match tokio::task::spawn_blocking(move || folder.existing(name, false)).await {
         Ok(Ok(Some(file))) => file::answer(file, name, headers),

@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The file, in the folder of the run's dumps.
@@ -51,7 +50,6 @@ pub(crate) struct Audit {
     /// The newest hash, for the log.
     head: Arc<AuditHead>,
     open: Mutex<Open>,
-    failures: AtomicU64,
 }
 
 #[derive(Default)]
@@ -64,7 +62,7 @@ struct Open {
 impl Audit {
     /// Appends to the folder's audit, once there is something to note.
     pub(crate) fn new(folder: Arc<Folder>, run: String, head: Arc<AuditHead>) -> Audit {
-        Audit { folder, run, head, open: Mutex::default(), failures: AtomicU64::new(0) }
+        Audit { folder, run, head, open: Mutex::default() }
     }
 
     /// Appends a line. What can't be written is counted: it stands in no file, and the next line goes on without it.
@@ -72,13 +70,18 @@ impl Audit {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match self.append(&mut open, noted, now_ns) {
             Ok(()) => self.head.set(&open.chain),
-            Err(_) => drop(self.failures.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => self.head.fail(&error.to_string()),
         }
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> Arc<Folder> {
+        self.folder.clone()
     }
 
     /// Lines that couldn't be written.
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.head.failures()
     }
 
     fn append(&self, open: &mut Open, noted: &Noted, now_ns: i64) -> io::Result<()> {

@@ -6,7 +6,7 @@ use crate::state::State;
 use http::{Response, StatusCode};
 use scope_api::Problem;
 use scope_dump::mark::{MARK_BYTES, marked_stem};
-use scope_folder::Folder;
+use scope_folder::{Folder, NotPlain};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -52,8 +52,16 @@ pub(crate) async fn delete(state: &Arc<State>, id: &str) -> Result<Response<Body
 fn remove(folder: &Folder, id: u64, files: &[OsString]) -> io::Result<Removed> {
     let mut all = Removed::default();
     for name in files {
-        let Some(file) = folder.existing(name, false)? else { continue };
         let text = name.to_string_lossy().into_owned();
+        let file = match folder.existing(name, false) {
+            Ok(Some(file)) => file,
+            Ok(None) => continue,
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotPlain>()) => {
+                all.foreign.push(text); // a link, a pipe or a folder stands there now
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if !says_so(folder, id, name, &file)? || !folder.leads_to(name, &file)? {
             all.foreign.push(text);
             continue;

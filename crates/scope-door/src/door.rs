@@ -1,15 +1,15 @@
 //! The thread of a door, from the run's begin to its end.
 
 use crate::peer::Rules;
-use crate::serving;
+use crate::serving::{self, END_PATIENCE};
 use crate::settings::Settings;
-use crate::state::State;
-use scope_engine::{Control, DumpSummary, Opening, Status};
+use crate::state::{ORDERS_MAX, State};
+use scope_engine::{Control, DumpSummary, Opening, Status, TriggerStatus};
 use scope_events::event;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -18,6 +18,9 @@ use tokio::sync::watch;
 const WAITING_MAX: usize = 16;
 /// So long whatever waits in a thread may go on behind all connections.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Between two looks at what is under way.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An open door. What the run's main thread tells it here, it answers to whoever asks.
 pub struct Door {
@@ -66,6 +69,11 @@ impl Door {
         self.state.publish_status(status);
     }
 
+    /// The triggers in force, as soon as they were changed.
+    pub fn triggers(&self, triggers: Vec<TriggerStatus>) {
+        self.state.publish_triggers(triggers);
+    }
+
     /// The same as the log has it.
     pub fn facts(&self, facts: &event::Status) {
         self.state.publish_facts(facts);
@@ -76,6 +84,21 @@ impl Door {
         self.state.dumps.finished(report);
         self.state.measures.dump(report.took);
         self.state.changed.notify_waiters();
+    }
+
+    /// Nothing more is ordered or asked for packets; what is under way has a moment, breaks off, and is noted. States and
+    /// events are told until the door is closed.
+    pub fn last_orders(&self) {
+        self.state.close();
+        let wait = || {
+            let begun = Instant::now();
+            while self.state.orders.available_permits() < ORDERS_MAX && begun.elapsed() < END_PATIENCE {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        };
+        wait();
+        self.state.questions.end();
+        wait();
     }
 
     /// The sources are told to stop, or have ended.

@@ -7,9 +7,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::Problem;
+use scope_packet::LinkType;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use tokio::sync::mpsc::channel;
@@ -17,6 +18,33 @@ use tokio::sync::mpsc::channel;
 /// Bytes that are read at once, and pieces that wait for a slow client.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
+
+/// A head that says the link type of a file is no longer than this: its section has a comment.
+const HEAD_BYTES: usize = 64 << 10;
+/// First bytes of a pcapng file, and of a pcap file with nanoseconds.
+const SECTION: u32 = 0x0A0D_0D0A;
+const PCAP: u32 = 0xA1B2_3C4D;
+
+/// The link type of a dump's file: of its first interface, or what its head says. `None`: it has none there.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn link_type(file: &File) -> io::Result<Option<LinkType>> {
+    let mut head = Vec::new();
+    file.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    (&*file).rewind()?;
+    let number = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
+    let of = |number: u32| Some(LinkType(number as u16));
+    Ok(match number(0) {
+        // A section, and the interfaces behind it.
+        Some(SECTION) => number(4).map(|bytes| bytes as usize).and_then(|at| {
+            let is_interface = number(at)? == 1;
+            is_interface.then(|| number(at + 8).and_then(of)).flatten()
+        }),
+        Some(PCAP) => number(20).and_then(of),
+        _ => None,
+    })
+}
 
 /// What of a file is asked for.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use crate::body::{Body, json};
 use crate::dumps::Finished;
 use crate::peer::Owner;
+use crate::question::in_one_line;
 use crate::state::State;
 use http::header::LOCATION;
 use http::{HeaderValue, Response, StatusCode};
@@ -18,6 +19,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The verdict on what belongs to an open dump.
+const EXTENDED: &str = "extended";
 /// How long somebody who waits for a dump is let wait without looking again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When it may be tried again where all places are taken.
@@ -48,7 +51,11 @@ pub(crate) async fn by_hand(
     };
     let before_ns = duration("before", &fire.before);
     let after_ns = duration("after", &fire.after).unwrap_or(0);
-    let filter = fire.filter.clone().unwrap_or_default().replace(char::is_control, " ");
+    let filter = in_one_line(fire.filter.as_deref().unwrap_or_default());
+    let filter = filter.unwrap_or_else(|fault| {
+        faults.push(fault.of_subject(Subject::setting("filter")));
+        String::new()
+    });
     let types = state.link_types();
     if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
         faults.push(error.fault().of_subject(Subject::setting("filter")));
@@ -103,7 +110,9 @@ async fn fired(
         return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such trigger").at("name"));
     };
     let Some(id) = dump else { return not_fired(&trigger, verdict) };
-    state.dumps.begun(id, &trigger, owner);
+    if verdict != EXTENDED {
+        state.dumps.begun(id, &trigger, owner);
+    }
     let location = HeaderValue::from_str(&format!("{PREFIX}/dumps/{id}"));
     let mut answer = match waits {
         false => json(StatusCode::ACCEPTED, &json!({"dump": id, "trigger": trigger, "verdict": verdict})),
@@ -115,7 +124,7 @@ async fn fired(
 
 /// What an occurrence came to that began no dump.
 fn not_fired(trigger: &str, verdict: &str) -> Result<Response<Body>, Problem> {
-    if verdict == "extended" {
+    if verdict == EXTENDED {
         return Ok(json(
             StatusCode::ACCEPTED,
             &json!({"dump": null, "trigger": trigger, "verdict": verdict}),

@@ -34,12 +34,15 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// # Errors
 /// The place to go on from is none.
 pub(crate) fn answer(state: &Arc<State>, role: Role, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
-    let from = match headers.get(LAST_EVENT_ID) {
-        None => state.tail.newest(),
+    let newest = state.tail.newest();
+    let from: u64 = match headers.get(LAST_EVENT_ID) {
+        None => newest,
         Some(id) => id.to_str().ok().and_then(|id| id.parse().ok()).ok_or_else(|| {
             Problem::new(StatusCode::BAD_REQUEST, "it is no number of an event").at("Last-Event-ID")
         })?,
     };
+    // A number that is still to come is another run's: all of this one is new to whoever has seen it.
+    let from = if from > newest { 0 } else { from };
     let (sender, pieces) = channel(PIECES_MAX);
     let state = state.clone();
     tokio::spawn(async move {

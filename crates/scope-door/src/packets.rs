@@ -8,12 +8,11 @@
 //! ends the reading.
 
 use crate::body::Body;
-use crate::given::{Given, Later};
+use crate::given::{COMPLETE as WHOLE, Ending, Given, INCOMPLETE, Later};
 use crate::peer::Owner;
 use crate::question::{Question, Shape};
 use crate::state::State;
-use crate::stream::{Objects, PIECES_MAX, Pipe, Stream, Taken};
-use bytes::Bytes;
+use crate::stream::{Objects, PIECES_MAX, Pipe, Sent, Stream, Taken};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::Frame;
@@ -27,6 +26,7 @@ use scope_dump::{Consumer, RunAnswer};
 use scope_events::now_ns;
 use scope_fault::Fault;
 use scope_filter::Filter;
+use scope_http::body::Count;
 use scope_packet::{Gap, GapReason, LinkType};
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
@@ -35,10 +35,10 @@ use scope_store::timeline::{Losses, Span};
 use scope_store::{listing, volume::Store};
 use serde_json::{Map, Value, json};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::mpsc::channel;
 use tokio::sync::oneshot;
 
 /// Memory for the spans around packets, and for the keys of a top list, bytes.
@@ -76,7 +76,7 @@ struct Asking {
     /// Set: nobody takes the answer any more, or it has its end.
     stop: Arc<AtomicBool>,
     head: Option<oneshot::Sender<Result<Head, Problem>>>,
-    pieces: Sender<io::Result<Frame<Bytes>>>,
+    pipe: Pipe,
 }
 
 /// The answer; `is_head`: only how much there may be. Who asks may be bound to the filter of `owner`. `stop` is set when
@@ -96,7 +96,7 @@ pub(crate) async fn answer(
         let cause = format!("the filter that bounds who asks: {error}");
         Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token of another filter")
     })?;
-    let question = Question::read(query, &link_types, bound)?;
+    let question = Question::read(query, &link_types, state.vlan, bound)?;
     let Ok(place) = state.questions.places.clone().try_acquire_owned() else {
         state.questions.refused.fetch_add(1, Ordering::Relaxed);
         let cause = format!("{} questions are being answered", state.questions.most());
@@ -106,9 +106,12 @@ pub(crate) async fn answer(
     let shape = question.shape;
     let (head, begun) = oneshot::channel();
     let (pieces, taken) = channel(PIECES_MAX);
-    let (tell, given) = oneshot::channel();
+    let (tell, made) = oneshot::channel();
+    let (sent, (counted, count)) = (Arc::new(Sent::default()), Count::new());
+    let over = state.questions.over();
+    let pipe = Pipe::new(pieces, sent.clone(), over.clone(), count.is_broken().clone());
     state.questions.register(&stop);
-    let asking = Asking { state: state.clone(), question, stop, head: Some(head), pieces };
+    let asking = Asking { state: state.clone(), question, stop, head: Some(head), pipe };
     let of_run = state.clone();
     let work = move || {
         scope_machine::limits::stand_back();
@@ -124,7 +127,7 @@ pub(crate) async fn answer(
     spawned.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}")))?;
     let gone = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the question failed");
     let head = begun.await.map_err(|_| gone())??;
-    let mut answer = Response::new(Body::Frames(taken));
+    let mut answer = Response::new(Body::Frames(taken, counted));
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type(shape)));
@@ -145,7 +148,7 @@ pub(crate) async fn answer(
             insert(TRAILER, names.map(|name| name.to_string()).join(", "));
         }
     }
-    answer.extensions_mut().insert(Later(Arc::new(Mutex::new(Some(given)))));
+    answer.extensions_mut().insert(Later::new(Ending { made, sent, count, over }));
     Ok(answer)
 }
 
@@ -196,7 +199,7 @@ impl Asking {
             wide = around.wide(span);
             let mut first = state.answerer.begin(self.question.of(&around.filter, span), &stop);
             let mut hits = Hits::new(around, SPANS_BYTES, &stop);
-            first.read(&mut Attended { consumer: &mut hits, pieces: &self.pieces, stop: &stop });
+            first.read(&mut Attended { consumer: &mut hits, pipe: &self.pipe, stop: &stop });
             let unreadable = |gap: &Gap| gap.reason == GapReason::Unreadable;
             lacks = first.gaps().into_iter().filter(unreadable).collect();
             match hits.done() {
@@ -235,11 +238,11 @@ impl Asking {
             partial: Vec::new(),
         };
         let losses = Losses::default();
-        let pipe = Target::Pipe(Box::new(Pipe(self.pieces.clone())));
+        let pipe = Target::Pipe(Box::new(self.pipe.clone()));
         let interfaces = self.state.answerer.interfaces();
         let export = Export::new(pipe, format, None, question, interfaces, losses.clone());
         let export = if *all_types { export.of_all_types() } else { export };
-        let mut stream = Stream::new(export, *limit, self.stop.clone());
+        let mut stream = Stream::new(export, &self.pipe, *limit, self.stop.clone());
         reading.read(&mut stream);
         let Stream { export, taken, .. } = stream;
         if !self.goes_on(&taken) {
@@ -262,8 +265,7 @@ impl Asking {
         let what = (Each::Object, u64::MAX);
         let interfaces = self.state.answerer.interfaces();
         let lines = Lines::new(Vec::new(), what, TimeZone::UTC, interfaces, self.stop.clone());
-        let pipe = Pipe(self.pieces.clone());
-        let mut objects = Objects::new(lines, pipe, self.question.limit, self.stop.clone());
+        let mut objects = Objects::new(lines, self.pipe.clone(), self.question.limit, self.stop.clone());
         reading.read(&mut objects);
         let taken = objects.end();
         if !self.goes_on(&taken) {
@@ -284,7 +286,7 @@ impl Asking {
         };
         self.begin(Ok(Head { heard, most: None }));
         let mut read = |consumer: &mut dyn Consumer| {
-            reading.read(&mut Attended { consumer, pieces: &self.pieces, stop: &self.stop });
+            reading.read(&mut Attended { consumer, pipe: &self.pipe, stop: &self.stop });
             reading.gaps(&Taken::default())
         };
         let (sum, mut object, gaps): (Sum, Map<String, Value>, Vec<Gap>);
@@ -316,7 +318,7 @@ impl Asking {
         }
         object.extend(sum.json(&[], &gaps));
         let text = format!("{}\n", json_line(&Value::Object(object).to_string()));
-        if self.pieces.blocking_send(Ok(Frame::data(text.into()))).is_err() {
+        if self.pipe.send(Frame::data(text.into())).is_err() {
             return Ok(self.broken(&reading, &taken));
         }
         Ok(self.end(&reading, &taken, &gaps, 0))
@@ -329,8 +331,8 @@ impl Asking {
 
     /// The answer breaks off: whoever gets it must not take it for a whole one.
     fn broken(&self, reading: &Reading<'_, '_>, taken: &Taken) -> Given {
-        let why = if self.state.is_over() { "the run ended" } else { "the client went away" };
-        let _ = self.pieces.try_send(Err(io::Error::other(why)));
+        let why = why_broken(&self.state);
+        self.pipe.break_off();
         Given { packets: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), why) }
     }
 
@@ -353,11 +355,11 @@ impl Asking {
         ] {
             trailers.extend(HeaderValue::from_str(&value).map(|value| (name, value)));
         }
-        let is_gone = self.pieces.blocking_send(Ok(Frame::trailers(trailers))).is_err();
+        let is_gone = self.pipe.send(Frame::trailers(trailers)).is_err();
         let result = match (is_gone, is_complete) {
-            (true, _) => "the client went away",
-            (false, true) => "complete",
-            (false, false) => "incomplete",
+            (true, _) => why_broken(&self.state),
+            (false, true) => WHOLE,
+            (false, false) => INCOMPLETE,
         };
         Given { packets: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), result) }
     }
@@ -366,7 +368,7 @@ impl Asking {
 /// Ends the reading when nobody waits for the answer any more.
 struct Attended<'a> {
     consumer: &'a mut dyn Consumer,
-    pieces: &'a Sender<io::Result<Frame<Bytes>>>,
+    pipe: &'a Pipe,
     stop: &'a AtomicBool,
 }
 
@@ -377,7 +379,7 @@ impl Consumer for Attended<'_> {
 
     fn between(&mut self) {
         self.consumer.between();
-        if self.pieces.is_closed() {
+        if self.pipe.is_closed() {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
@@ -438,6 +440,11 @@ impl Reading<'_, '_> {
         let asked = if self.spans.is_some() { known } else { (begin_ns, end_ns) };
         Some(steps::shown(known, asked, step_ns))
     }
+}
+
+/// Why an answer broke off.
+pub(crate) fn why_broken(state: &State) -> &'static str {
+    if state.is_over() || state.is_closing() { "the run ended" } else { "the client went away" }
 }
 
 /// A span that begins behind now is meant otherwise, unless something has such times.

@@ -74,6 +74,7 @@ impl Question {
     pub(crate) fn read(
         query: &[(String, String)],
         link_types: &[LinkType],
+        vlan: VlanRule,
         bound: Option<Filter>,
     ) -> Result<Question, Problem> {
         let given = once(query)?;
@@ -91,7 +92,8 @@ impl Question {
         }
         let here = Here { now_ns: now_ns(), zone: TimeZone::UTC };
         let (span, _) = span.read(&here, &mut faults);
-        let filter = compile("filter", text("filter").unwrap_or_default(), link_types, &mut faults);
+        let of = (link_types, vlan);
+        let filter = compile("filter", text("filter").unwrap_or_default(), of, &mut faults);
         let (before_ns, after_ns) = around_ns(
             (text("before"), BEFORE_NS),
             (text("after"), AFTER_NS),
@@ -99,7 +101,7 @@ impl Question {
             &mut faults,
         );
         let around = text("around").and_then(|text| {
-            let filter = compile("around", text, link_types, &mut faults)?;
+            let filter = compile("around", text, of, &mut faults)?;
             Some(Around { filter, before_ns, after_ns })
         });
         let shape = shape(&text, &mut faults);
@@ -199,15 +201,36 @@ fn shape<'a>(text: &impl Fn(&str) -> Option<&'a str>, faults: &mut Vec<Fault>) -
     }
 }
 
+/// The text of a filter in one line: ends of lines and tabs are blanks.
+///
+/// # Errors
+/// It has another character that can't be seen.
+pub(crate) fn in_one_line(text: &str) -> Result<String, Fault> {
+    let text = text.replace(['\n', '\r', '\t'], " ");
+    match text.chars().find(|letter| letter.is_control()) {
+        None => Ok(text),
+        Some(letter) => {
+            let cause = format!("it has the control character {}", letter.escape_unicode());
+            Err(Fault::whole(cause).remedy("leave it out"))
+        }
+    }
+}
+
 fn compile(
     key: &'static str,
     text: &str,
-    link_types: &[LinkType],
+    (link_types, vlan): (&[LinkType], VlanRule),
     faults: &mut Vec<Fault>,
 ) -> Option<Filter> {
     // A filter's text stands in single lines: of answers, and of the headers of files.
-    let text = text.replace(char::is_control, " ");
-    match Filter::compile(&text, VlanRule::default(), link_types) {
+    let text = match in_one_line(text) {
+        Ok(text) => text,
+        Err(fault) => {
+            faults.push(fault.of_subject(Subject::setting(key)));
+            return None;
+        }
+    };
+    match Filter::compile(&text, vlan, link_types) {
         Ok(filter) => Some(filter),
         Err(error) => {
             let fault = error.fault().of_subject(Subject::setting(key));
@@ -226,7 +249,7 @@ mod tests {
 
     fn read(words: &str) -> Result<Question, Problem> {
         let query: Vec<(String, String)> = form_urlencoded::parse(words.as_bytes()).into_owned().collect();
-        Question::read(&query, &[LinkType::ETHERNET], None)
+        Question::read(&query, &[LinkType::ETHERNET], VlanRule::default(), None)
     }
 
     #[test]
@@ -248,6 +271,8 @@ mod tests {
     fn what_cannot_be_meant_is_refused_with_its_place() {
         for (words, place) in [
             ("filter=prot+80", "filter"),
+            ("filter=%00", "filter"),
+            ("around=udp%01", "around"),
             ("filter=udp&filter=tcp", "filter"),
             ("filtre=udp", "filtre"),
             ("from=soon", "from"),

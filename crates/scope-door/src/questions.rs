@@ -3,7 +3,7 @@
 use scope_engine::QUESTIONS_MAX;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// All of them.
 pub(crate) struct Questions {
@@ -14,6 +14,7 @@ pub(crate) struct Questions {
     /// Those that were begun.
     begun: AtomicU64,
     stops: Mutex<Vec<Weak<AtomicBool>>>,
+    over: watch::Sender<bool>,
 }
 
 impl Default for Questions {
@@ -23,6 +24,7 @@ impl Default for Questions {
             refused: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             stops: Mutex::default(),
+            over: watch::Sender::new(false),
         }
     }
 }
@@ -47,8 +49,14 @@ impl Questions {
         stops.push(Arc::downgrade(stop));
     }
 
+    /// Says when they are to end.
+    pub(crate) fn over(&self) -> watch::Receiver<bool> {
+        self.over.subscribe()
+    }
+
     /// The run is over.
     pub(crate) fn end(&self) {
+        self.over.send_replace(true);
         let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         for stop in stops.iter().filter_map(Weak::upgrade) {
             stop.store(true, Ordering::Relaxed);

@@ -27,6 +27,16 @@ struct Bucket {
     /// Requests that may still come, at `at`.
     left: f64,
     at: Instant,
+    /// The last request found none left.
+    is_empty: bool,
+}
+
+/// A request that came too soon.
+#[derive(Debug)]
+pub(crate) struct TooSoon {
+    pub problem: Problem,
+    /// The one before it was answered.
+    pub is_first: bool,
 }
 
 impl Rates {
@@ -38,7 +48,7 @@ impl Rates {
     ///
     /// # Errors
     /// Too many came before: it isn't answered.
-    pub(crate) fn admit(&self, identity: &str, now: Instant) -> Result<(), Problem> {
+    pub(crate) fn admit(&self, identity: &str, now: Instant) -> Result<(), TooSoon> {
         let most = self.rate * BURST_S;
         let left = |bucket: &Bucket| {
             let since_s = now.saturating_duration_since(bucket.at).as_secs_f64();
@@ -50,17 +60,20 @@ impl Rates {
         }
         let has_room = buckets.contains_key(identity) || buckets.len() < IDENTITIES_MAX;
         let name = if has_room { identity } else { "" };
-        let bucket = buckets.entry(name.to_string()).or_insert(Bucket { left: most, at: now });
-        *bucket = Bucket { left: left(bucket), at: now.max(bucket.at) };
+        let bucket =
+            buckets.entry(name.to_string()).or_insert(Bucket { left: most, at: now, is_empty: false });
+        *bucket = Bucket { left: left(bucket), at: now.max(bucket.at), ..*bucket };
         if bucket.left >= 1.0 {
-            bucket.left -= 1.0;
+            (bucket.left, bucket.is_empty) = (bucket.left - 1.0, false);
             return Ok(());
         }
+        let is_first = !std::mem::replace(&mut bucket.is_empty, true);
         drop(buckets);
         self.refused.fetch_add(1, Ordering::Relaxed);
         let cause = format!("more than {} requests a second", self.rate);
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
-        Err(Problem { retry_after_s: Some(1), ..problem.remedy("ask less often") })
+        let problem = Problem { retry_after_s: Some(1), ..problem.remedy("ask less often") };
+        Err(TooSoon { problem, is_first })
     }
 
     /// Requests that were refused.
@@ -84,7 +97,9 @@ mod tests {
         assert_eq!(admitted("a", begin), 0, "time that steps back gives nothing");
         assert_eq!(admitted("a", begin + Duration::from_secs(3600)), 20);
         let refused = rates.admit("a", begin + Duration::from_secs(3600)).unwrap_err();
-        assert_eq!((refused.status, refused.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(1)));
+        let TooSoon { problem, is_first } = refused;
+        assert_eq!((problem.status, problem.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(1)));
+        assert!(!is_first, "others were refused before it");
     }
 
     #[test]

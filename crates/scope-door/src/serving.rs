@@ -4,7 +4,9 @@ use crate::answers::{self, Asked};
 use crate::audit::Noted;
 use crate::body::{Body, refusal};
 use crate::given::Later;
+use crate::packets::why_broken;
 use crate::peer::{Asker, Peer, Rules};
+use crate::rates::TooSoon;
 use crate::state::{ORDERS_MAX, State};
 use http::header::ORIGIN;
 use http::request::Parts;
@@ -26,7 +28,7 @@ use tokio::time::{sleep, timeout};
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
 /// So long answers that are under way may go on when the run is over.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Serves until `stopped` says so; what is under way then has a moment, and is dropped with its runtime.
 pub(crate) async fn serve(
@@ -40,9 +42,9 @@ pub(crate) async fn serve(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopped.changed() => {
-                let connections = places.acquire_many(CONNECTIONS_MAX as u32);
+                let all = places.acquire_many(CONNECTIONS_MAX as u32);
                 let orders = state.orders.acquire_many(ORDERS_MAX as u32);
-                let _ = timeout(END_PATIENCE, async { tokio::join!(connections, orders) }).await;
+                let _ = timeout(END_PATIENCE, async { tokio::join!(all, orders) }).await;
                 // Answers that would take longer break off, and are noted.
                 state.questions.end();
                 let _ = timeout(END_PATIENCE, state.orders.acquire_many(ORDERS_MAX as u32)).await;
@@ -86,12 +88,31 @@ async fn answer(
     let asker = rules.asker(peer, &parts.headers);
     // Whoever isn't believed counts as who is connected.
     let identity = asker.as_ref().map_or_else(|_| format!("user {}", peer.uid), Asker::words);
-    state.rates.admit(&identity, Instant::now())?;
-    let asker = asker?;
-    let (route, parameters) = match find(&parts.method, parts.uri.path()) {
+    let admitted = state.rates.admit(&identity, Instant::now());
+    let found = find(&parts.method, parts.uri.path());
+    let route = if let Found::Route(at, _) = &found { Some(&ROUTES[*at]) } else { None };
+    let is_audited = route.is_none_or(Route::is_audited) && !matches!(found, Found::None | Found::Other(_));
+    let refused = async |problem: Problem| {
+        if is_audited {
+            let asker = asker.as_ref().ok();
+            note(state, Noted { status: problem.status.as_u16(), ..noted(peer, asker, route, &parts) }).await;
+        }
+        problem
+    };
+    if let Err(TooSoon { problem, is_first }) = admitted {
+        // The first one stands for those that follow at once: a flood of refusals isn't to fill the disk.
+        return Err(if is_first { refused(problem).await } else { problem });
+    }
+    let asker = match &asker {
+        Ok(asker) => asker.clone(),
+        Err(problem) => return Err(refused(problem.clone()).await),
+    };
+    let (route, parameters) = match found {
         Found::Route(at, parameters) => (&ROUTES[at], parameters),
         Found::None => return Err(no_such_path(parts.uri.path())),
-        Found::Bad(cause) => return Err(Problem::new(StatusCode::BAD_REQUEST, cause).at("path")),
+        Found::Bad(cause) => {
+            return Err(refused(Problem::new(StatusCode::BAD_REQUEST, cause).at("path")).await);
+        }
         Found::Other(allow) => {
             let cause = format!("{} has no {}", parts.uri.path(), parts.method);
             return Err(Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, cause) });
@@ -101,27 +122,22 @@ async fn answer(
     if !route.is_audited() {
         return allowed(route, asker, parts, (parameters, body, Arc::default()), state).await;
     }
+    if state.is_closing() {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended");
+        return Err(refused(problem.remedy("ask the next run")).await);
+    }
     let Ok(place) = state.orders.clone().try_acquire_owned() else {
         let cause = format!("{ORDERS_MAX} orders are under way");
         let retry_after_s = Some(1);
-        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
+        let problem = Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) };
+        return Err(refused(problem).await);
     };
     let client = Attending(Arc::default());
     let gone = client.0.clone();
     // An order goes on without its client, so that it is noted whatever becomes of the connection.
-    let state = state.clone();
+    let (state, peer) = (state.clone(), peer.clone());
     let done = tokio::spawn(async move {
-        let noted = Noted {
-            uid: asker.uid,
-            name: asker.name.clone(),
-            role: asker.role.map_or("none".to_string(), |role| role.to_string()),
-            method: parts.method.to_string(),
-            path: parts.uri.path().to_string(),
-            action: format!("{:?}", route.action),
-            what: what(&parts, &body),
-            status: 0,
-            given: None,
-        };
+        let noted = Noted { what: what(&parts, &body), ..noted(&peer, Some(&asker), Some(route), &parts) };
         let mut answer = allowed(route, asker, parts, (parameters, body, gone), &state).await;
         let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
         let later = answer.as_mut().ok().and_then(|answer| answer.extensions_mut().remove::<Later>());
@@ -133,7 +149,7 @@ async fn answer(
             }
             // What is streamed is noted at its end.
             Some(later) => drop(tokio::spawn(async move {
-                let given = later.given().await.map(|given| given.json());
+                let given = later.given(|| why_broken(&state)).await.map(|given| given.json());
                 note(&state, Noted { given, ..noted }).await;
                 drop(place);
             })),
@@ -159,6 +175,22 @@ impl Attending {
 impl Drop for Attending {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What there is to note of a request, before it is answered.
+fn noted(peer: &Peer, asker: Option<&Asker>, route: Option<&Route>, parts: &Parts) -> Noted {
+    let role = asker.and_then(|asker| asker.role).map_or("none".to_string(), |role| role.to_string());
+    Noted {
+        uid: peer.uid,
+        name: asker.and_then(|asker| asker.name.clone()),
+        role,
+        method: parts.method.to_string(),
+        path: parts.uri.path().to_string(),
+        action: route.map_or("none".to_string(), |route| format!("{:?}", route.action)),
+        what: Value::Null,
+        status: 0,
+        given: None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::questions::Questions;
 use crate::rates::Rates;
 use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
 use scope_dump::Answerer;
-use scope_engine::{Control, Status};
+use scope_engine::{Control, Status, TriggerStatus};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
 use scope_folder::Folder;
@@ -85,6 +85,8 @@ pub(crate) struct State {
     pub answerer: Answerer,
     /// Those that are being answered.
     pub questions: Questions,
+    /// Nothing more is ordered or asked for packets.
+    closing: AtomicBool,
     over: AtomicBool,
     published: Mutex<Published>,
 }
@@ -132,7 +134,7 @@ impl State {
     ) -> State {
         let Settings { reload, read_trigger, version, config, vlan, rate, hooks, gathered, .. } = settings;
         let run = format!("{:032x}", u128::from_be_bytes(opening.run_id));
-        let audit = opening.folder.clone();
+        let audit = opening.audit_in.clone();
         let audit = audit.map(|folder| Audit::new(folder, run.clone(), opening.audit.clone()));
         let published =
             Published { facts: Arc::new(Value::Object(serde_json::Map::new())), ..Published::default() };
@@ -160,6 +162,7 @@ impl State {
             orders: Arc::new(Semaphore::new(ORDERS_MAX)),
             answerer: opening.answerer.clone(),
             questions: Questions::default(),
+            closing: AtomicBool::new(false),
             over: AtomicBool::new(false),
             published: Mutex::new(published),
         }
@@ -185,6 +188,11 @@ impl State {
         self.changed.notify_waiters();
     }
 
+    pub(crate) fn publish_triggers(&self, triggers: Vec<TriggerStatus>) {
+        let mut published = self.lock();
+        published.status = Arc::new(Status { triggers, ..Status::clone(&published.status) });
+    }
+
     pub(crate) fn publish_facts(&self, facts: &event::Status) {
         let facts = Arc::new(facts.write());
         let facts_ns = now_ns();
@@ -196,6 +204,15 @@ impl State {
     pub(crate) fn stopping(&self) {
         self.lock().phase = Phase::Stopping;
         self.changed.notify_waiters();
+    }
+
+    /// From now on nobody orders anything, or looks at packets.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// The run is over: nothing more will be published.

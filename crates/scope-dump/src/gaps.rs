@@ -106,24 +106,19 @@ impl Gaps {
 /// `3 gaps: A to B (evicted), C to D (kernel), and 1 more`. Never the span of them all: most of that may be
 /// there.
 pub fn in_words(gaps: &[Gap]) -> String {
-    in_words_by(gaps, GapReason::name)
-}
-
-/// The same with other words for reasons.
-pub fn in_words_by(gaps: &[Gap], name: fn(GapReason) -> &'static str) -> String {
     let [first, ..] = gaps else { return String::new() };
     if gaps.len() == 1 {
         return format!(
             "between {} ({})",
             time::between(first.from_ns, "and", first.to_ns),
-            name(first.reason)
+            first.reason.name()
         );
     }
     let words = |at: usize, gap: &Gap| {
         let span = time::between(gap.from_ns, "to", gap.to_ns);
         let before = at.checked_sub(1).and_then(|at| gaps.get(at));
         let span = before.map_or(&*span, |before| time::without_date_of(before.to_ns, &span));
-        format!("{span} ({})", name(gap.reason))
+        format!("{span} ({})", gap.reason.name())
     };
     let shown: Vec<String> =
         gaps.iter().take(GAPS_SHOWN).enumerate().map(|(at, gap)| words(at, gap)).collect();
@@ -167,17 +162,6 @@ mod tests {
             all.add(*gap);
         }
         all.state(true)
-    }
-
-    #[test]
-    fn reasons_have_the_names_that_the_teller_gives_them() {
-        let gaps = [gap(0, 10, GapReason::Evicted, Some(1)), gap(20, 30, GapReason::Disk, Some(1))];
-        let name = |reason| if reason == GapReason::Evicted { "deleted" } else { "not_stored" };
-        for count in [1, 2] {
-            let words = in_words_by(&gaps[..count], name);
-            assert!(words.contains("(deleted)") && !words.contains("evicted"), "{words}");
-            assert_eq!(words.contains("(not_stored)"), count == 2, "{words}");
-        }
     }
 
     #[test]

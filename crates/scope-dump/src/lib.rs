@@ -86,7 +86,7 @@ pub use cut::{cut, cut_from};
 pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
-pub use gaps::{GAPS_MAX, in_words as gaps_in_words, in_words_by as gaps_in_words_by};
+pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
 pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use order::{Dump, DumpOrder, HitPacket};

@@ -18,7 +18,7 @@ use crate::sieve::StoreSift;
 pub(crate) use own::Seam;
 use scope_filter::Filter;
 use scope_folder::Folder;
-use scope_packet::{Clock, Gap, GapReason, LinkType, SegmentId, TimestampSource};
+use scope_packet::{Clock, GapReason, LinkType, SegmentId, TimestampSource};
 use scope_ring::{Candidate, InterfaceEntry, Interfaces, KeyTest, Ring, Timeline};
 use scope_store::fetch::Fetch;
 use scope_store::head::HeadInterface;
@@ -478,16 +478,6 @@ impl Interfaces for Past {
             _ => number,
         }
     }
-}
-
-/// Gaps of a store in the words of a dump: there "evicted" is the ring, and "disk" the dump's own.
-fn of_store(gap: Gap) -> Gap {
-    let reason = match gap.reason {
-        GapReason::Evicted => GapReason::Deleted,
-        GapReason::Disk => GapReason::NotStored,
-        other => other,
-    };
-    Gap { reason, ..gap }
 }
 
 /// What couldn't be read of a store, in words, from a place in its list on.

@@ -185,7 +185,8 @@ impl Dumps {
             (why, Some(detail)) => Some(format!("{why}: {detail}").into()),
         };
         self.events.hit(name, occurrence.at.time_ns, word, detail.as_deref());
-        Outcome { verdict: word, dump: None }
+        let dump = if let Verdict::Extended { dump } = verdict { dump } else { None };
+        Outcome { verdict: word, dump }
     }
 
     /// The same of an order to fire `trigger` at `now`; `note` says why, if it says anything. `bound` is a second filter
@@ -235,6 +236,7 @@ impl Dumps {
         // So many may share what dumps may hold: this one, and those that may still come.
         let rest = self.exit_after.load(Ordering::Relaxed).saturating_sub(id - 1).max(1);
         let holders_max = rest.min(self.places.max() as u64);
+        fire.window.set_dump(id);
         let pins = FirstPins::take(&self.ring, fire.window.era(), fire.window.from_ns(), holders_max);
         self.scans.watch(&pins);
         let progress = Arc::new(Progress::default());

@@ -9,6 +9,7 @@ use crate::control::{
 };
 use crate::plan::Fixed;
 use crate::reload::{change_one, reload};
+use crate::status::trigger_status;
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use scope_events::event::Warning;
@@ -57,6 +58,7 @@ impl Obeying<'_> {
             let Some(Waiting { order, sender }) = control.take(settled || phase != Phase::Going) else {
                 break;
             };
+            let is_of_triggers = matches!(order, Order::Trigger(_) | Order::Arm { .. } | Order::Reload(_));
             let reply = match order {
                 Order::Stop => Ok(Reply::Stopping),
                 Order::ReopenLog => {
@@ -91,6 +93,9 @@ impl Obeying<'_> {
                     reply
                 }
             };
+            if is_of_triggers && reply.is_ok() {
+                self.watch.triggers(trigger_status(self.shared));
+            }
             sender.answer(reply);
         }
         obeyed

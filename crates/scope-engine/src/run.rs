@@ -159,14 +159,15 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.started(&memory, run.rights.as_ref());
     }
     if let Some(socket) = &socket {
-        let folder = match &run.outputs.dump.target {
-            Target::Folder(folder) => Some(folder.clone()),
-            Target::File { .. } | Target::Stream(_) => None,
+        let (folder, audit_in) = match &run.outputs.dump.target {
+            Target::Folder(folder) => (Some(folder.clone()), Some(folder.clone())),
+            Target::File { folder, .. } => (None, Some(folder.clone())),
+            Target::Stream(_) => (None, None),
         };
         let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
         let answerer = run.shared.dumps.answerer();
-        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit, answerer });
+        watch.opening(Opening { socket, run_id, folder, audit_in, volumes, tail, audit, answerer });
     }
     run.go(sources, nics, warnings, watch)
 }
@@ -362,6 +363,7 @@ impl Run {
                     health.log_loss(&mut taker, &self.shared);
                     self.tell_of_long_holds(watch);
                     self.tell_of_refused(&mut refused, watch);
+                    self.tell_of_audit(watch, &mut warnings);
                     for warning in health.cuts() {
                         self.warn(warning, watch, &mut warnings);
                     }
@@ -424,6 +426,8 @@ impl Run {
         for warning in health.cuts() {
             self.warn(warning, watch, &mut warnings);
         }
+        watch.closing();
+        self.tell_of_audit(watch, &mut warnings);
         Ok(self.finish(status, warnings, failures, &refused))
     }
 

@@ -362,7 +362,8 @@ fn lane_status(shared: &Shared, lane: u32) -> LaneStatus {
 }
 
 /// The triggers in force.
-fn trigger_status(shared: &Shared) -> Vec<TriggerStatus> {
+/// The triggers in force.
+pub(crate) fn trigger_status(shared: &Shared) -> Vec<TriggerStatus> {
     let status = |trigger: &Arc<Trigger>| TriggerStatus {
         config: trigger.config().clone(),
         armed: trigger.armed(),

@@ -100,13 +100,20 @@ impl Triggers {
         self.epoch.load(Ordering::Relaxed) != set.epoch
     }
 
-    /// Puts another set in force; a trigger that is the same in every point goes on.
+    /// Puts another set in force; a trigger that is the same in every point goes on. One that is changed fires no more
+    /// than before, where somebody ordered that it doesn't.
     pub fn replace(&self, triggers: &[TriggerConfig], hand: TriggerConfig) {
         let mut state = self.lock();
         let old = state.current.clone();
         let goes_on = |config: &TriggerConfig| {
             let same = old.all().iter().find(|trigger| trigger.config().same_as(config));
-            same.cloned().unwrap_or_else(|| Arc::new(Trigger::new(config.clone())))
+            same.cloned().unwrap_or_else(|| {
+                let changed = Trigger::new(config.clone());
+                if old.named(&config.name).is_some_and(|before| before.is_off()) {
+                    changed.order(false);
+                }
+                Arc::new(changed)
+            })
         };
         let epoch = old.epoch + 1;
         let new = TriggerSet::new(epoch, triggers.iter().map(goes_on), goes_on(&hand));
@@ -188,7 +195,7 @@ mod tests {
     fn fire(trigger: &Trigger) -> &'static str {
         let places = Places::new(8, 0, None);
         let verdict = order(trigger, &places);
-        assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Extended | Verdict::Disarmed));
+        assert!(matches!(verdict, Verdict::Fired(_) | Verdict::Extended { .. } | Verdict::Disarmed));
         verdict.name()
     }
 

@@ -1,7 +1,7 @@
 //! How a run reports while it goes: the calls that the binary answers.
 
 use crate::socket::Socket;
-use crate::status::Status;
+use crate::status::{Status, TriggerStatus};
 use scope_dump::{Answerer, DumpReport};
 use scope_events::{AuditHead, Tail, event};
 use scope_fault::Fault;
@@ -22,6 +22,8 @@ pub struct Opening<'a> {
     pub volumes: Vec<Arc<Folder>>,
     /// The newest lines of its log.
     pub tail: Arc<Tail>,
+    /// Where the audit is kept: that folder, or the one of the only dump; `None`: there is none.
+    pub audit_in: Option<Arc<Folder>>,
     /// What its log says of the audit.
     pub audit: Arc<AuditHead>,
     /// What answers questions for packets.
@@ -57,6 +59,12 @@ pub trait Watch: Sync {
     fn stopping(&self);
     /// Once a second.
     fn status(&self, status: &Status);
+
+    /// Nothing more is captured or dumped, and the log is about to be closed: whoever asks the run hears its last word now.
+    fn closing(&self) {}
+
+    /// Triggers were changed, armed or disarmed: these are in force. The order's answer comes behind this.
+    fn triggers(&self, _triggers: Vec<TriggerStatus>) {}
     /// Something worth a line: a fire by hand, room for dumps again.
     fn note(&self, line: &str);
     /// Something that isn't as it should be.

@@ -432,6 +432,8 @@ facts! {
         orders: OrderCounts,
         /// segments for dumps
         pins: Pins,
+        /// the hash of the last line of `audit.jsonl`; omitted: none was written
+        audit: Rare<String>,
         /// time of the first packet; null: none came
         first: Option<String>,
         /// time of the last packet; null: none came

@@ -8,10 +8,14 @@ use scope_api::Problem;
 use scope_api::problem::MEDIA_TYPE;
 use serde_json::Value;
 use std::any::Any;
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
 
 /// A body.
 pub enum Body {
@@ -19,10 +23,50 @@ pub enum Body {
     Whole(Option<Bytes>),
     /// Pieces, until the sender has gone, and how many bytes are still to come, where that is known.
     Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
-    /// Pieces, and trailers behind them.
-    Frames(Receiver<io::Result<Frame<Bytes>>>),
+    /// Pieces, and trailers behind them; and who is told how many of them were taken.
+    Frames(Receiver<io::Result<Frame<Bytes>>>, Counted),
     /// That of somebody else's answer, as it comes; and what is let go with its end.
     Passed(Incoming, Held),
+}
+
+/// Counts frames that go out to a client, and is let go with their body.
+pub struct Counted {
+    frames: Arc<AtomicU64>,
+    is_broken: Arc<AtomicBool>,
+    _end: oneshot::Sender<Infallible>,
+}
+
+/// How many frames of a body went out.
+pub struct Count {
+    frames: Arc<AtomicU64>,
+    is_broken: Arc<AtomicBool>,
+    end: oneshot::Receiver<Infallible>,
+}
+
+impl Count {
+    /// Of one body.
+    pub fn new() -> (Counted, Count) {
+        let (frames, is_broken) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (_end, end) = oneshot::channel();
+        (
+            Counted { frames: frames.clone(), is_broken: is_broken.clone(), _end },
+            Count { frames, is_broken, end },
+        )
+    }
+
+    /// Set: what the body has isn't all, so it breaks off behind its last frame.
+    pub fn is_broken(&self) -> &Arc<AtomicBool> {
+        &self.is_broken
+    }
+
+    /// Waits for the end of the body, or until `over` is.
+    pub async fn at_end(self, over: impl Future<Output = ()>) -> u64 {
+        tokio::select! {
+            _ = self.end => {} // it is never sent, only let go
+            () = over => {}
+        }
+        self.frames.load(Ordering::Relaxed)
+    }
 }
 
 /// Something that is kept as long as a body.
@@ -38,7 +82,13 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Frames(frames) => frames.poll_recv(context),
+            Body::Frames(frames, counted) => frames.poll_recv(context).map(|frame| {
+                if frame.is_none() && counted.is_broken.load(Ordering::Relaxed) {
+                    return Some(Err(io::ErrorKind::BrokenPipe.into()));
+                }
+                counted.frames.fetch_add(u64::from(frame.is_some()), Ordering::Relaxed);
+                frame
+            }),
             Body::Pieces(pieces, left) => pieces.poll_recv(context).map(|piece| {
                 let piece = piece?;
                 if let (Ok(bytes), Some(left)) = (&piece, left) {
@@ -61,7 +111,7 @@ impl HttpBody for Body {
         match self {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
-            Body::Pieces(_, None) | Body::Frames(_) => SizeHint::default(),
+            Body::Pieces(_, None) | Body::Frames(..) => SizeHint::default(),
             Body::Passed(body, _) => body.size_hint(),
         }
     }

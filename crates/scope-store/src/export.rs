@@ -22,7 +22,7 @@ use scope_folder::folder::Draft;
 use scope_folder::{Folder, with_suffix};
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN, PACKET_HEAD_BYTES, PacketBlock};
 use scope_packet::time::NS_PER_SECOND;
-use scope_packet::{Gap, GapReason, LinkType};
+use scope_packet::{Gap, LinkType};
 use scope_spelling::figures::plural;
 use scope_spelling::time::iso;
 use std::collections::{BTreeMap, HashMap};
@@ -382,6 +382,11 @@ impl<'a> Export<'a> {
         }
     }
 
+    /// Packets that were taken by now, and their captured bytes.
+    pub fn written(&self) -> (u64, u64) {
+        (self.written.packets, self.written.bytes)
+    }
+
     /// Bytes that were gathered for a pipe.
     pub fn gathered(&self) -> usize {
         if self.is_pipe() { self.parts.values().map(|part| part.buffer.len()).sum() } else { 0 }
@@ -561,7 +566,7 @@ impl<'a> Export<'a> {
         }
         for gap in gaps.iter().take(GAPS_MAX) {
             let to = if gap.to_ns == i64::MAX { "the end".to_string() } else { iso(gap.to_ns) };
-            let _ = write!(text, "gap: {} to {to} {}", iso(gap.from_ns), reason(gap.reason));
+            let _ = write!(text, "gap: {} to {to} {}", iso(gap.from_ns), gap.reason.name());
             let _ = match gap.lost_max {
                 Some(most) if most == gap.lost_min => writeln!(text, ", {most} packet{}", plural(most)),
                 Some(most) => writeln!(text, ", {} to {most} packet{}", gap.lost_min, plural(most)),
@@ -758,15 +763,6 @@ pub fn lost(gaps: &[Gap]) -> (u64, Option<u64>) {
         let both = most.zip(gap.lost_max).map(|(a, b)| a.saturating_add(b));
         (u64::saturating_add(least, gap.lost_min), both)
     })
-}
-
-/// The word for why stored packets are missing.
-pub const fn reason(reason: GapReason) -> &'static str {
-    match reason {
-        GapReason::Evicted => "deleted",
-        GapReason::Disk => "not_stored",
-        other => other.name(),
-    }
 }
 
 /// Appends a packet's record in pcap's form, as far as that holds it.

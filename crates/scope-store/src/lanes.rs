@@ -307,11 +307,11 @@ impl Lanes {
         let is_of = |((run, lane, _), _): &(&PacketPlace, &Link)| (*run, *lane) == id;
         let behind = self.links.first_from(&(id.0, id.1, packets.end)).filter(is_of);
         let before = || self.links.last_before(&(id.0, id.1, packets.start)).filter(is_of);
-        let Some((_, next)) = behind.or_else(before) else { return GapReason::Disk };
+        let Some((_, next)) = behind.or_else(before) else { return GapReason::NotStored };
         match self.is_deleted(id, packets, next, &self.there()) {
-            true => GapReason::Evicted,
+            true => GapReason::Deleted,
             false if self.unread(id, packets, next).is_some() => GapReason::Unreadable,
-            false => GapReason::Disk,
+            false => GapReason::NotStored,
         }
     }
 
@@ -385,9 +385,9 @@ impl Lanes {
             let unread = if is_deleted { None } else { self.unread(id, &packets, next) };
             let is_elsewhere = is_partial && !is_deleted;
             let reason = match is_deleted {
-                true => GapReason::Evicted,
+                true => GapReason::Deleted,
                 false if unread.is_some() => GapReason::Unreadable,
-                false => GapReason::Disk,
+                false => GapReason::NotStored,
             };
             let lost_min = if is_elsewhere { 0 } else { missing };
             let gap = Gap { from_ns, to_ns, reason, lost_min, lost_max: Some(missing) };
@@ -488,7 +488,7 @@ mod tests {
         lanes.give(ids[0]);
         lanes.add(0, &contents(&ids, 1, &[first, third]));
         let elsewhere =
-            Gap { from_ns: 9, to_ns: 1500, reason: GapReason::Disk, lost_min: 0, lost_max: Some(50) };
+            Gap { from_ns: 9, to_ns: 1500, reason: GapReason::NotStored, lost_min: 0, lost_max: Some(50) };
         let lack = Lack { run_id: [7; 16], store: 0, unread: None, gap: elsewhere, is_elsewhere: true };
         assert_eq!(lanes.lacks(), [lack]);
         let partial = lanes.partial();
@@ -506,7 +506,7 @@ mod tests {
         ids.into_iter().for_each(|id| lanes.give(id));
         lanes.add(0, &contents(&ids, 1, &[segment(0, 0, 100, 0), segment(2, 150, 30, 0)]));
         lanes.add(1, &Contents { volume: ids[1], ..contents(&ids, 2, &[]) });
-        assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Evicted);
+        assert_eq!(lanes.lacks()[0].gap.reason, GapReason::Deleted);
     }
 
     #[test]
@@ -539,12 +539,12 @@ mod tests {
         assert_eq!((gap.reason, gap.lost_min, lacks[0].unread), (GapReason::Unreadable, 10, Some(file)));
         assert!(damaged.show_all(file) && !damaged.show_all(([7; 4], ids[0], 5)));
         // Deleted in the one; in the other every number is there, and so it was lost.
-        assert_eq!(lanes(&[1, 3, 4], &[1, 2, 3]).lacks()[0].gap.reason, GapReason::Evicted);
+        assert_eq!(lanes(&[1, 3, 4], &[1, 2, 3]).lacks()[0].gap.reason, GapReason::Deleted);
         let mut lost = lanes(&[1, 3], &[1, 2]);
         lost.add(0, &of(0, 2, &[]));
         lost.add(0, &of(1, 5, &at(9)));
         let reasons: Vec<_> = lost.lacks().iter().map(|lack| (lack.gap.reason, lack.gap.lost_min)).collect();
-        assert_eq!(reasons, [(GapReason::Disk, 10), (GapReason::Evicted, 40)]);
+        assert_eq!(reasons, [(GapReason::NotStored, 10), (GapReason::Deleted, 40)]);
     }
 
     #[test]
@@ -554,7 +554,7 @@ mod tests {
         lanes.add(0, &contents(&[], 3, &[segment(3, 200, 50, 0)]));
         lanes.add(0, &contents(&[], 5, &[segment(5, 300, 50, 0)]));
         let why = |packets| lanes.why(([7; 16], 0), &packets);
-        let (deleted, not_stored) = (GapReason::Evicted, GapReason::Disk);
+        let (deleted, not_stored) = (GapReason::Deleted, GapReason::NotStored);
         assert_eq!(
             [why(0..100), why(150..200), why(250..300), why(350..360)],
             [deleted, not_stored, deleted, not_stored]
@@ -573,15 +573,15 @@ mod tests {
         let whole = [segment(0, 0, 100, 0), segment(1, 100, 50, 0)];
         assert_eq!(gaps(&[(1, &whole), (2, &whole)]), []);
         let lossy = [segment(0, 0, 100, 0), segment(2, 150, 30, 7)];
-        let expected = [(GapReason::Disk, 9, 1500, 50), (GapReason::Kernel, 0, 1500, 7)];
+        let expected = [(GapReason::NotStored, 9, 1500, 50), (GapReason::Kernel, 0, 1500, 7)];
         assert_eq!(gaps(&[(1, &lossy)]), expected);
     }
 
     #[test]
     fn numbers_of_a_deleted_file_are_no_loss_of_the_disk_and_a_filter_leaves_out() {
         let (first, last) = ([segment(0, 0, 100, 0)], [segment(5, 400, 30, 0)]);
-        assert_eq!(gaps(&[(1, &first), (2, &last)])[0].0, GapReason::Disk);
-        assert_eq!(gaps(&[(1, &first), (3, &last)])[0].0, GapReason::Evicted);
+        assert_eq!(gaps(&[(1, &first), (2, &last)])[0].0, GapReason::NotStored);
+        assert_eq!(gaps(&[(1, &first), (3, &last)])[0].0, GapReason::Deleted);
         // The file is there, and can't be read.
         let mut lanes = Lanes::default();
         lanes.add_unread([8; 16], &FileName::growing(9, &[7; 16], LinkType::ETHERNET, 2));

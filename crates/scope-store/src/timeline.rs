@@ -823,7 +823,7 @@ impl Plan {
                 && !self.lanes.may_begin_elsewhere(run)
             {
                 let (reason, lost_max) = match cut.contains(run) {
-                    true => (GapReason::Evicted, None), // of a store: deleted
+                    true => (GapReason::Deleted, None),
                     false => (GapReason::NotRecorded, Some(0)),
                 };
                 let (from_ns, to_ns) = (before_ns + 1, first_ns - 1);

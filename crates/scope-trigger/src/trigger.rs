@@ -137,6 +137,11 @@ impl Trigger {
         state.disarmed &= !armed;
     }
 
+    /// Whether somebody ordered that it doesn't fire.
+    pub fn is_off(&self) -> bool {
+        self.state.lock().expect("no panic while held").off
+    }
+
     /// That it isn't to fire holds no longer, if it was ordered.
     pub fn forget_order(&self) {
         self.state.lock().expect("no panic while held").off = false;
@@ -202,7 +207,7 @@ impl Trigger {
         let (mut from_ns, to_ns) = self.config.response.span(occurrence);
         for window in values.iter().flat_map(|values| state.windows.of(*values)) {
             match window.extend(hit, to_ns) {
-                Extended::Yes => return Some(Verdict::Extended),
+                Extended::Yes => return Some(Verdict::Extended { dump: window.dump() }),
                 // A window that had to stop growing: the new one begins where it ended.
                 Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => {
                     from_ns = from_ns.max(end_ns + 1)

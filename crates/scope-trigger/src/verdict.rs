@@ -24,7 +24,10 @@ pub enum Verdict {
     /// The trigger doesn't fire any more (mode single), or the run has all the dumps that it was to make.
     Disarmed,
     /// It is in the window of an open dump of the same trigger with the same filter.
-    Extended,
+    Extended {
+        /// That dump's number; `None`: it is just beginning.
+        dump: Option<u64>,
+    },
     /// Too soon after the last fire.
     HeldOff,
     /// The packet has no such field as the template names, or its values make no filter.
@@ -50,7 +53,7 @@ impl Verdict {
     pub fn name(&self) -> &'static str {
         match self {
             Verdict::Disarmed => "disarmed",
-            Verdict::Extended => "extended",
+            Verdict::Extended { .. } => "extended",
             Verdict::HeldOff => "held_off",
             Verdict::TemplateUnfilled { .. } => "template_unfilled",
             Verdict::FilterUncompiled { .. } => "filter_uncompiled",
@@ -66,7 +69,7 @@ impl Verdict {
             Verdict::TemplateUnfilled { name } => Some(name),
             Verdict::FilterUncompiled { cause } => Some(cause),
             Verdict::Disarmed
-            | Verdict::Extended
+            | Verdict::Extended { .. }
             | Verdict::HeldOff
             | Verdict::NoSpace
             | Verdict::TooMany
@@ -157,7 +160,7 @@ impl HitCounts {
     pub(crate) fn count(&mut self, verdict: &Verdict) {
         *match verdict {
             Verdict::Disarmed => &mut self.disarmed,
-            Verdict::Extended => &mut self.extended,
+            Verdict::Extended { .. } => &mut self.extended,
             Verdict::HeldOff => &mut self.held_off,
             Verdict::TemplateUnfilled { .. } => &mut self.template_unfilled,
             Verdict::FilterUncompiled { .. } => &mut self.filter_uncompiled,

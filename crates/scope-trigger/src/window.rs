@@ -2,6 +2,7 @@
 
 use scope_packet::Moment;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A window grows to this length at most, ns; one that was longer from the start doesn't grow at all.
 pub const WINDOW_GROWTH_MAX_NS: i64 = 600 * 1_000_000_000;
@@ -14,6 +15,8 @@ pub const WINDOW_HITS_MAX: usize = 1000;
 pub struct Window {
     era: u64,
     from_ns: i64,
+    /// Number of its dump; 0: that isn't known yet.
+    dump: AtomicU64,
     /// Protected by the lock: how far it reaches by now, whether it is closed, and its hits.
     state: Mutex<State>,
 }
@@ -49,12 +52,22 @@ impl Window {
     /// The same in `era`.
     pub fn in_era(era: u64, from_ns: i64, to_ns: i64, hit_ns: i64) -> Window {
         let state = State { to_ns, full: false, closed: false, hits_ns: vec![hit_ns], hits: 1 };
-        Window { era, from_ns, state: Mutex::new(state) }
+        Window { era, from_ns, dump: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
     /// Its era.
     pub fn era(&self) -> u64 {
         self.era
+    }
+
+    /// The dump that covers it has this number.
+    pub fn set_dump(&self, id: u64) {
+        self.dump.store(id, Ordering::Relaxed);
+    }
+
+    /// Number of its dump; `None`: that is just beginning.
+    pub fn dump(&self) -> Option<u64> {
+        Some(self.dump.load(Ordering::Relaxed)).filter(|&id| id > 0)
     }
 
     /// Where it ends by now.

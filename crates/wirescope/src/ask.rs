@@ -118,8 +118,8 @@ pub fn fire(args: &FireArgs) -> u8 {
 
 fn fired(args: &FireArgs) -> Result<u8, NoResult> {
     let FireArgs { name, filter, before, after, note, wait, write, ask } = args;
-    let output = write.as_deref().map(output).transpose()?;
     let client = client(ask)?;
+    let output = write.as_deref().map(output).transpose()?;
     let order = Fire {
         filter: filter.clone(),
         before: before.clone(),
@@ -128,12 +128,18 @@ fn fired(args: &FireArgs) -> Result<u8, NoResult> {
         wait: *wait || output.is_some(),
     };
     let what = name.as_ref().map_or("fire".to_string(), |name| format!("triggers/{}/fire", encoded(name)));
-    let fired = client.json(Method::POST, &what, Some(&order.json())).map_err(|error| no(&client, error))?;
+    let fired = client.json(Method::POST, &what, Some(&order.json())).map_err(|error| no(&client, error));
+    let fired = fired.inspect_err(|_| output.iter().for_each(Output::forget))?;
     let is_complete = !order.wait || fired["complete"] == true;
     let is_taken = matches!(output, Some(Output::Stdout(_)));
     if let Some(output) = output {
-        let id = fired["id"].as_u64().unwrap_or_default();
+        let Some(id) = fired["id"].as_u64() else {
+            output.forget();
+            let cause = format!("the instance says {} and names no dump", said::text(&fired["verdict"]));
+            return Err(NoResult::Failed(Fault::of("write").cause(cause).remedy("ask again in a moment")));
+        };
         copy(&client, &format!("dumps/{id}/file"), output)?;
+        tell_of_others(&fired);
     }
     let text = if ask.json { line(&fired) } else { said::fired(&fired) };
     match is_taken {
@@ -160,9 +166,14 @@ pub fn dumps(what: &DumpsVerb) -> u8 {
         DumpsVerb::Get { id, link_type, write, ask } => {
             let query =
                 link_type.as_ref().map_or(String::new(), |word| format!("?link_type={}", encoded(word)));
-            let got = output(write).and_then(|output| {
-                let client = client(ask)?;
-                copy(&client, &format!("dumps/{id}/file{query}"), output)
+            let got = client(ask).and_then(|client| {
+                let dump = client.json(Method::GET, &format!("dumps/{id}"), None);
+                let dump = dump.map_err(|error| no(&client, error))?;
+                copy(&client, &format!("dumps/{id}/file{query}"), output(write)?)?;
+                if link_type.is_none() {
+                    tell_of_others(&dump);
+                }
+                Ok(())
             });
             match got {
                 Ok(()) => DONE,
@@ -212,8 +223,10 @@ fn watched(args: &AskArgs) -> Result<(), NoResult> {
                 false => said::event(&serde_json::from_slice(data).unwrap_or_default()),
             };
             let mut out = io::stdout().lock();
-            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-                return Ok(()); // nobody reads any more
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()), // nobody reads any more
+                Err(error) => return Err(NoResult::Failed(Fault::of_thing("standard output").error(&error))),
             }
         }
     }
@@ -224,6 +237,25 @@ fn watched(args: &AskArgs) -> Result<(), NoResult> {
 enum Output {
     Stdout(io::Stdout),
     New(File, PathBuf),
+}
+
+impl Output {
+    /// Nothing is left of it.
+    fn forget(&self) {
+        if let Output::New(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Says of a dump of which one file was fetched that it has others.
+fn tell_of_others(dump: &Value) {
+    let paths = dump["paths"].as_array().map_or(0, Vec::len);
+    if paths > 1 {
+        let (id, others) = (&dump["id"], counted(paths as u64 - 1, "more file"));
+        let line = format!("dump {id} has {others}: wirescope dumps get {id} --link-type NAME -w FILE");
+        crate::speech::say(crate::speech::Level::Warning, &line);
+    }
 }
 
 /// Refuses what exists, and a terminal.
@@ -264,8 +296,8 @@ fn copy(client: &Client, what: &str, mut output: Output) -> Result<(), NoResult>
         }
         Ok(())
     })();
-    if let (Err(_), Output::New(_, path)) = (&copied, &output) {
-        let _ = std::fs::remove_file(path);
+    if copied.is_err() {
+        output.forget();
     }
     copied
 }
@@ -282,7 +314,11 @@ fn client(args: &AskArgs) -> Result<Client, NoResult> {
         1 => unix(&found.remove(0)).map_err(refused),
         0 => {
             let fault = Fault::of("control").cause("no instance is found that this user may ask").missing();
-            let remedy = sentence!["name its socket: ", control, ", or ask as root"];
+            let remedy = sentence![
+                "name its socket: ",
+                control,
+                ", or ask as root; one in another network namespace isn't found by itself"
+            ];
             Err(refused(fault.remedy(remedy)))
         }
         many => {

@@ -22,7 +22,7 @@ use crate::{DONE, NoResult, UNDONE, told};
 use scope_answer::SpanWords;
 use scope_config::Settings;
 use scope_dump::merge::Position;
-use scope_dump::{Consumer, gaps_in_words_by};
+use scope_dump::{Consumer, gaps_in_words};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::{Filter, VlanRule};
 use scope_folder::Folder;
@@ -420,14 +420,14 @@ pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
     let silent: Vec<Gap> = gaps.iter().filter(|gap| gap.reason == GapReason::NotRecorded).copied().collect();
     let silent = match silent.is_empty() {
         true => String::new(),
-        false => format!("; no run was going: {}", gaps_in_words_by(&silent, export::reason)),
+        false => format!("; no run was going: {}", gaps_in_words(&silent)),
     };
     match export::lost(gaps) {
         (0, Some(0)) if is_restricted => format!("nothing else is missing between them{silent}"),
         (0, Some(0)) => format!("nothing is missing between them{silent}"),
         (least, most) => {
             let most = most.map_or("any number".to_string(), |most| most.to_string());
-            format!("missing: {least} to {most}, {}", gaps_in_words_by(gaps, export::reason))
+            format!("missing: {least} to {most}, {}", gaps_in_words(gaps))
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::args::StoreListArgs;
 use crate::speech::{self, Level, say};
 use crate::words::{counted, number, size, span};
 use crate::{NoResult, UNDONE, told};
-use scope_dump::gaps_in_words_by;
+use scope_dump::gaps_in_words;
 use scope_fault::Fault;
 use scope_packet::{Gap, LinkType};
 use scope_spelling::printable::json_line;
@@ -17,7 +17,7 @@ use scope_store::lanes::{Lack, Lanes, Partial};
 use scope_store::listing::{Contents, Listed, Standing};
 use scope_store::unread::unread;
 use scope_store::volume::Store;
-use scope_store::{Listing, export, listing};
+use scope_store::{Listing, listing};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -275,7 +275,7 @@ fn line(file: &Listed, contents: &Contents, held: bool) -> String {
 fn missing(gaps: &[Gap]) -> String {
     let mut sums: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
     for gap in gaps {
-        let (packets, is_least) = sums.entry(export::reason(gap.reason)).or_default();
+        let (packets, is_least) = sums.entry(gap.reason.name()).or_default();
         *packets = packets.saturating_add(gap.lost_max.unwrap_or(gap.lost_min));
         *is_least |= gap.lost_max.is_none();
     }
@@ -285,7 +285,7 @@ fn missing(gaps: &[Gap]) -> String {
     let sums: Vec<String> = sums.iter().map(sum).collect();
     let mut gaps = gaps.to_vec();
     gaps.sort_by_key(|gap| (gap.from_ns, gap.to_ns));
-    format!("{} ({})", sums.join(", "), gaps_in_words_by(&gaps, export::reason))
+    format!("{} ({})", sums.join(", "), gaps_in_words(&gaps))
 }
 
 fn object(stores: &[Looked]) -> Value {
@@ -305,7 +305,7 @@ fn store_object(store: &Looked) -> Value {
         })
     };
     let of_run = |run: &Run| {
-        let missing = run.gaps.iter().map(|one| gap(one, export::reason(one.reason)));
+        let missing = run.gaps.iter().map(|one| gap(one, one.reason.name()));
         let missing = missing.chain(run.elsewhere.iter().map(|one| gap(one, "elsewhere")));
         json!({
             "run_id": hex(&run.id),

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_door::{Door, Settings};
 use scope_engine::service::Service;
 use scope_engine::socket::Socket;
-use scope_engine::{Control, DumpSummary, Opening, Status, Watch};
+use scope_engine::{Control, DumpSummary, Opening, Status, TriggerStatus, Watch};
 use scope_events::event;
 use scope_fault::Fault;
 use scope_rights::Rights;
@@ -269,6 +269,14 @@ impl Watch for Teller {
         for line in &lines {
             say(Level::Info, line);
         }
+    }
+
+    fn closing(&self) {
+        self.door().iter().for_each(Door::last_orders);
+    }
+
+    fn triggers(&self, triggers: Vec<TriggerStatus>) {
+        self.door().iter().for_each(|door| door.triggers(triggers.clone()));
     }
 
     fn note(&self, line: &str) {

@@ -8,7 +8,7 @@
 //! stamped later than this one began is another era's, as behind a step of the clock in one run.
 
 use super::part::{Kind, OfStores};
-use super::{Keyed, LaneKey, Listings, Past, Question, Terms, of_store, unread};
+use super::{Keyed, LaneKey, Listings, Past, Question, Terms, unread};
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
 use scope_ring::{Piece, Timeline};
 use scope_store::StoreTimeline;
@@ -143,7 +143,7 @@ fn runs<'a>(
 
 /// Whether the store's answer says of a gap that it lies between runs.
 fn is_between(gap: &Gap) -> bool {
-    gap.reason == GapReason::NotRecorded || gap.reason == GapReason::Evicted && gap.lost_max.is_none()
+    gap.reason == GapReason::NotRecorded || gap.reason == GapReason::Deleted && gap.lost_max.is_none()
 }
 
 /// The parts of a span in which no run has packets.
@@ -183,8 +183,7 @@ impl Kind for Earlier {
     fn missing(&self, timeline: &StoreTimeline, to_ns: i64) -> Vec<Gap> {
         let missing = timeline.missing(to_ns.min(self.end_ns));
         // What lies between runs is known better here: also behind the last one.
-        let of_store = missing.into_iter().filter(|gap| !is_between(gap)).map(of_store);
-        of_store.chain(self.gaps.iter().copied()).collect()
+        missing.into_iter().filter(|gap| !is_between(gap)).chain(self.gaps.iter().copied()).collect()
     }
 
     fn unread(&self, timeline: &StoreTimeline) -> Vec<String> {

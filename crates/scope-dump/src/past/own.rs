@@ -5,7 +5,7 @@
 //! ring's. Of packets of the very time with which the ring begins those are taken that don't stand there.
 
 use super::part::{Kind, OfStores};
-use super::{Answer, Keyed, LaneKey, Listings, Past, Question, of_store, unread};
+use super::{Answer, Keyed, LaneKey, Listings, Past, Question, unread};
 use crate::numbers::Numbers;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Gap, GapReason, LinkType, SegmentId};
@@ -15,6 +15,7 @@ use scope_store::listing::Contents;
 use scope_store::timeline::Span;
 use scope_store::{Sift, StoreTimeline};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the ring begins in a lane.
@@ -85,13 +86,9 @@ impl Past {
         }
         for (lane, (numbers, stored)) in (0..).zip(question.numbers.iter().zip(&stored)) {
             let id = (self.ring.run_id(), lane);
-            let why = |span: &std::ops::Range<u64>| {
-                let gap =
-                    Gap { from_ns: 0, to_ns: 0, reason: lanes.why(id, span), lost_min: 0, lost_max: None };
-                of_store(gap).reason
-            };
             let lacking = numbers.without(stored);
-            answer.lacking.extend(lacking.spans().iter().map(|span| (lane, span.clone(), why(span))));
+            let why = |span: &Range<u64>| (lane, span.clone(), lanes.why(id, span));
+            answer.lacking.extend(lacking.spans().iter().map(why));
         }
         let span = Span { from_ns: question.from_ns, to_ns: question.terms.to_ns };
         let seams = question.seams.clone().unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::status::{SourceStatus, Status};
 use crate::summary::{Amount, Summary, clock};
 use scope_dump::Target;
 use scope_events::event::{Armed, End, OrderCounts, Pins, ScanCounts, Start, Together, WriteBuffers};
-use scope_events::fact::Flat;
+use scope_events::fact::{Flat, Rare};
 use scope_machine::clock;
 use scope_packet::LinkType;
 use scope_rights::Rights;
@@ -152,6 +152,7 @@ impl Run {
             },
             orders: OrderCounts { taken, busy },
             pins: Pins { segments: budget.segments(), dumps_without: budget.refused() },
+            audit: Rare(self.shared.events.audit().get()),
             first: heard.map(|(first_ns, _)| iso(first_ns)),
             last: heard.map(|(_, last_ns)| iso(last_ns)),
         };

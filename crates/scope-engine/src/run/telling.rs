@@ -111,6 +111,17 @@ impl Run {
         }
     }
 
+    /// Says once that the audit can't be written: what is ordered is obeyed all the same.
+    pub(super) fn tell_of_audit(&self, watch: &dyn Watch, warnings: &mut Vec<String>) {
+        if let Some(cause) = self.shared.events.audit().take_failure() {
+            let text = format!(
+                "audit.jsonl can't be written, so orders and looks at packets stand in no audit: {cause}; make room, or \
+                 remove what stands in its place"
+            );
+            self.warn(text, watch, warnings);
+        }
+    }
+
     /// What says more of losses, to be put behind a line.
     pub(super) fn doctors_words(&self) -> String {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);

@@ -20,7 +20,6 @@ use scope_packet::{Gap, GapReason, KeyEntry, LinkType, Moment, SegmentId};
 use scope_ring::{KeyTest, Matches, Packets, Piece, Place, Settled, Timeline};
 use scope_spelling::moment::Here;
 use scope_spelling::time::iso;
-use scope_store::export::reason;
 use scope_store::head::HeadInterface;
 use scope_store::timeline::{Counted, InterfaceKey, KnownInterfaces, Losses, Span};
 use serde_json::Value;
@@ -357,7 +356,7 @@ fn time(value: &Value) -> Option<i64> {
 fn gaps(value: &Value) -> Vec<Gap> {
     let gap = |gap: &Value| {
         let word = gap["reason"].as_str()?;
-        let reason = GapReason::ALL.into_iter().rfind(|known| reason(*known) == word)?;
+        let reason = GapReason::ALL.into_iter().find(|known| known.name() == word)?;
         let to_ns = if gap["to"].is_null() { i64::MAX } else { time(&gap["to"])? };
         let (lost_min, lost_max) = (gap["lost_min"].as_u64()?, gap["lost_max"].as_u64());
         Some(Gap { from_ns: time(&gap["from"])?, to_ns, reason, lost_min, lost_max })

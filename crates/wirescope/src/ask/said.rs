@@ -8,7 +8,7 @@ fn of(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
@@ -156,7 +156,11 @@ pub fn dump(dump: &Value) -> String {
             format!("lacks {} to {most}", number(of(&dump["lost_min"])))
         }
     };
-    let path = dump["path"].as_str().map_or(String::new(), |path| format!("; {path}"));
+    let paths = match list(&dump["paths"]) {
+        [] => dump["path"].as_str().into_iter().collect(),
+        paths => paths.iter().map(text).collect::<Vec<&str>>(),
+    };
+    let path = if paths.is_empty() { String::new() } else { format!("; {}", paths.join(", ")) };
     format!("dump {id} of {trigger}: {packets}, {}, {complete}{path}", size(of(&dump["bytes"])))
 }
 
