@@ -3,6 +3,7 @@
 use crate::audit::{AUDIT_FILE, Audit};
 use crate::body::{Body, json, text};
 use crate::exposition::Form;
+use crate::firing::Whose;
 use crate::peer::Owner;
 use crate::state::{Phase, Published, State};
 use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets};
@@ -29,6 +30,8 @@ pub(crate) struct Asked {
     pub action: Action,
     /// What whoever asks may do.
     pub role: Role,
+    /// Who that is.
+    pub identity: String,
     /// Whose dumps this one sees, and of which packets; `None`: all.
     pub owner: Option<Owner>,
     pub parameters: Vec<String>,
@@ -47,7 +50,7 @@ pub(crate) struct Asked {
 /// # Errors
 /// Why there is none.
 pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
-    let Asked { action, role, owner, mut parameters, query, body, headers, is_head, gone } = asked;
+    let Asked { action, role, identity, owner, mut parameters, query, body, headers, is_head, gone } = asked;
     let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses | Action::Packets);
     if let Some((key, _)) = query.first().filter(|_| !takes_query) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
@@ -69,6 +72,7 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
     }
     let first = parameters.pop().unwrap_or_default();
     let owner = owner.as_ref();
+    let whose = Whose { identity: &identity, is_bounded: role < Role::Admin, owner };
     let now = || state.now();
     let ok = |value: Value| Ok(json(StatusCode::OK, &value));
     match action {
@@ -115,8 +119,8 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         Action::HookJson => hooks::json_object(state, first, &body).await,
         Action::Devices => inventory::devices(state),
         Action::Doctor => inventory::doctor(state).await,
-        Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?).await,
-        Action::Fire => firing::by_hand(state, Fire::read(&body)?, owner).await,
+        Action::FireTrigger => firing::trigger(state, first, &Fire::read(&body)?, whose).await,
+        Action::Fire => firing::by_hand(state, Fire::read(&body)?, whose).await,
         Action::Holds => holds::list(state).await,
         Action::AddHold => holds::add(state, &body).await,
         Action::RemoveHold => holds::remove(state, first).await,
@@ -130,7 +134,7 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         },
         Action::DumpFile => dump_file(state, &first, owner, &query, &headers).await,
         Action::DeleteDump => deleting::delete(state, &first).await,
-        Action::Packets => packets::answer(state, &query, owner, (is_head, gone)).await,
+        Action::Packets => packets::answer(state, &query, whose, (is_head, gone)).await,
         Action::Events => follow::answer(state, role, &headers),
         Action::Reload => reload(state),
         Action::Metrics => {

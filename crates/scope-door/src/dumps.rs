@@ -1,5 +1,6 @@
 //! The dumps of a run, as answers show them: those that are finished as the log has them, and those that are open.
 
+use crate::firing::RETRY_AFTER_S;
 use crate::peer::Owner;
 use http::StatusCode;
 use scope_api::Problem;
@@ -8,13 +9,16 @@ use scope_events::Fact;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Finished dumps that are known at most; the oldest are forgotten, and their files stay.
 const FINISHED_MAX: usize = 10_000;
 /// Dumps of one answer, unless it is asked for another number, and at most.
 const PAGE: u64 = 100;
 const PAGE_MAX: u64 = 1000;
+/// Open dumps that one identity may have fired; whoever may do everything may fire more.
+pub(crate) const OPEN_MAX: usize = 2;
 
 /// Triggers of which the metrics have rows of their own; the counts of others stand under [`OTHERS`].
 pub(crate) const TRIGGERS_MAX: usize = 1000;
@@ -47,6 +51,13 @@ impl Finished {
         let mut facts = Value::clone(&self.facts);
         if let (Some(_), Some(object)) = (owner, facts.as_object_mut()) {
             object.remove("counters");
+            // Where the run has its files is nobody's business.
+            let own = |path: &mut Value| {
+                let name = path.as_str().and_then(|path| Path::new(path).file_name()?.to_str());
+                *path = json!(name);
+            };
+            object.get_mut("path").map(own);
+            object.get_mut("paths").and_then(Value::as_array_mut).into_iter().flatten().for_each(own);
         }
         facts
     }
@@ -54,7 +65,24 @@ impl Finished {
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct Dumps(Mutex<Known>);
+pub(crate) struct Dumps(Arc<Mutex<Known>>);
+
+/// One of the dumps that an identity may have open at once.
+#[derive(Debug)]
+pub(crate) struct Place {
+    identity: String,
+    known: Weak<Mutex<Known>>,
+    is_kept: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Where it is known to the table, the table lets it go.
+        if let Some(known) = self.known.upgrade().filter(|_| !self.is_kept) {
+            known.lock().unwrap_or_else(PoisonError::into_inner).release(&self.identity);
+        }
+    }
+}
 
 #[derive(Default)]
 struct Known {
@@ -62,6 +90,10 @@ struct Known {
     open: BTreeMap<u64, Value>,
     /// Whose those are that somebody fired who sees only these.
     owners: BTreeMap<u64, Owner>,
+    /// Open dumps that were fired, or are being fired now, by whom.
+    fires: BTreeMap<String, usize>,
+    /// By whom an open one was fired.
+    fired_by: BTreeMap<u64, String>,
     /// The newest that was forgotten.
     forgotten: u64,
     /// By trigger, those that were forgotten included; at most [`TRIGGERS_MAX`] and [`OTHERS`].
@@ -82,6 +114,15 @@ impl Known {
 }
 
 impl Known {
+    fn release(&mut self, identity: &str) {
+        if let Some(fires) = self.fires.get_mut(identity) {
+            *fires -= 1;
+            if *fires == 0 {
+                self.fires.remove(identity);
+            }
+        }
+    }
+
     /// Whether `owner` sees this one.
     fn shows(&self, id: u64, owner: Option<&Owner>) -> bool {
         owner.is_none_or(|owner| self.owners.get(&id) == Some(owner))
@@ -103,6 +144,9 @@ impl Dumps {
         let mut known = self.lock();
         known.count(report);
         known.open.remove(&report.id);
+        if let Some(identity) = known.fired_by.remove(&report.id) {
+            known.release(&identity);
+        }
         known.finished.insert(report.id, Finished { facts: Arc::new(facts), files });
         if known.finished.len() > FINISHED_MAX
             && let Some((forgotten, _)) = known.finished.pop_first()
@@ -126,9 +170,33 @@ impl Dumps {
         known.open = open;
     }
 
-    /// One has begun, which `owner` fired, if that one sees no others.
-    pub(crate) fn begun(&self, id: u64, trigger: &str, owner: Option<&Owner>) {
+    /// Someone is about to fire.
+    ///
+    /// # Errors
+    /// Too many of that one's dumps are open.
+    pub(crate) fn reserve(&self, identity: &str) -> Result<Place, Problem> {
         let mut known = self.lock();
+        let fires = known.fires.entry(identity.to_string()).or_default();
+        if *fires >= OPEN_MAX {
+            let cause = format!("{OPEN_MAX} dumps that {identity} fired are open");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
+            let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
+            return Err(Problem { retry_after_s: Some(RETRY_AFTER_S), ..problem.remedy(remedy) });
+        }
+        *fires += 1;
+        Ok(Place { identity: identity.to_string(), known: Arc::downgrade(&self.0), is_kept: false })
+    }
+
+    /// One has begun, which `owner` fired, if that one sees no others; it has this place until it is finished.
+    pub(crate) fn begun(&self, id: u64, trigger: &str, owner: Option<&Owner>, place: Option<Place>) {
+        let mut known = self.lock();
+        if let Some(mut place) = place {
+            place.is_kept = true;
+            match known.finished.contains_key(&id) {
+                true => known.release(&place.identity),
+                false => drop(known.fired_by.insert(id, place.identity.clone())),
+            }
+        }
         known.owners.extend(owner.map(|owner| (id, owner.clone())));
         if !known.finished.contains_key(&id) {
             let value = json!({"id": id, "state": "open", "trigger": trigger, "packets": 0, "lag_ns": null});
@@ -245,7 +313,7 @@ mod tests {
                 ..DumpSummary::default()
             });
         }
-        dumps.begun(6, "even", None);
+        dumps.begun(6, "even", None, None);
         dumps
     }
 
@@ -302,8 +370,8 @@ mod tests {
         let dumps = dumps();
         let owner = |name: &str, filter: &str| Owner { name: name.to_string(), filter: filter.to_string() };
         let (noc, other) = (owner("noc", "udp"), owner("noc", "tcp"));
-        dumps.begun(7, "manual", Some(&noc));
-        dumps.begun(8, "manual", Some(&other));
+        dumps.begun(7, "manual", Some(&noc), None);
+        dumps.begun(8, "manual", Some(&other), None);
         dumps.finished(&DumpSummary { id: 7, trigger: "manual".into(), ..DumpSummary::default() });
         let seen = |owner: &Owner| {
             let page = dumps.page(&[], Some(owner)).unwrap();

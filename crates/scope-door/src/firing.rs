@@ -20,11 +20,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The verdict on what belongs to an open dump.
-const EXTENDED: &str = "extended";
+pub(crate) const EXTENDED: &str = "extended";
 /// How long somebody who waits for a dump is let wait without looking again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When it may be tried again where all places are taken.
 pub(crate) const RETRY_AFTER_S: u64 = 1;
+
+/// Who fires.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose<'a> {
+    pub identity: &'a str,
+    /// Only so many of this one's dumps may be open at once.
+    pub is_bounded: bool,
+    /// Whose dump it is, where that one sees no others.
+    pub owner: Option<&'a Owner>,
+}
 
 /// Fires by hand.
 ///
@@ -33,7 +43,7 @@ pub(crate) const RETRY_AFTER_S: u64 = 1;
 pub(crate) async fn by_hand(
     state: &Arc<State>,
     fire: Fire,
-    owner: Option<&Owner>,
+    whose: Whose<'_>,
 ) -> Result<Response<Body>, Problem> {
     let bad = |faults: &[Fault]| Problem::of_faults(StatusCode::BAD_REQUEST, faults);
     let mut faults = Vec::new();
@@ -60,7 +70,7 @@ pub(crate) async fn by_hand(
     if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
         faults.push(error.fault().of_subject(Subject::setting("filter")));
     }
-    let bound = owner.map(|owner| owner.filter.clone());
+    let bound = whose.owner.map(|owner| owner.filter.clone());
     if let Some(Err(error)) = bound.as_ref().map(|bound| Filter::compile(bound, state.vlan, &types)) {
         faults.push(error.fault().of_subject(Subject::Thing("wirescope-filter".to_string())));
     }
@@ -68,7 +78,7 @@ pub(crate) async fn by_hand(
         return Err(bad(&faults));
     }
     let own = OwnFire { filter, bound, before_ns, after_ns, note: fire.note.clone().unwrap_or_default() };
-    fired(state, Which::Own(Box::new(own)), fire.wait, owner).await
+    fired(state, Which::Own(Box::new(own)), fire.wait, whose).await
 }
 
 /// Fires this trigger.
@@ -79,12 +89,13 @@ pub(crate) async fn trigger(
     state: &Arc<State>,
     name: String,
     fire: &Fire,
+    whose: Whose<'_>,
 ) -> Result<Response<Body>, Problem> {
     if fire.filter.is_some() || fire.before.is_some() || fire.after.is_some() || fire.note.is_some() {
         let problem = Problem::new(StatusCode::BAD_REQUEST, "a trigger has its own window and filter");
         return Err(problem.at("body").remedy("send only wait, or fire by hand: POST /api/v1/fire"));
     }
-    fired(state, Which::Named(name), fire.wait, None).await
+    fired(state, Which::Named(name), fire.wait, whose).await
 }
 
 /// Lets a trigger fire, or not.
@@ -100,8 +111,14 @@ async fn fired(
     state: &Arc<State>,
     which: Which,
     waits: bool,
-    owner: Option<&Owner>,
+    whose: Whose<'_>,
 ) -> Result<Response<Body>, Problem> {
+    let owner = whose.owner;
+    // Whoever may do everything may have all places.
+    let place = match whose.is_bounded {
+        true => Some(state.dumps.reserve(whose.identity)?),
+        false => None,
+    };
     let reply = ordered(state, Order::Fire(which)).await?;
     let Reply::Fired(mut fired) = reply else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
@@ -111,7 +128,7 @@ async fn fired(
     };
     let Some(id) = dump else { return not_fired(&trigger, verdict) };
     if verdict != EXTENDED {
-        state.dumps.begun(id, &trigger, owner);
+        state.dumps.begun(id, &trigger, owner, place);
     }
     let location = HeaderValue::from_str(&format!("{PREFIX}/dumps/{id}"));
     let mut answer = match waits {
@@ -163,6 +180,7 @@ pub(crate) async fn ordered(state: &Arc<State>, order: Order) -> Result<Reply, P
             }
             Refusal::Ended => Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause),
             Refusal::TriggerExists(_) => Problem::new(StatusCode::CONFLICT, cause).at("name"),
+            Refusal::NotOpen(_) => Problem::new(StatusCode::CONFLICT, cause).at("id"),
             Refusal::NoSuchTrigger(_) => Problem::new(StatusCode::NOT_FOUND, cause).at("name"),
             Refusal::Faults(faults) => Problem::of_faults(StatusCode::BAD_REQUEST, &faults),
         }

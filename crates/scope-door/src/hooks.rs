@@ -8,7 +8,7 @@
 //! All of a body is looked at before anything fires: one bad value, and nothing does.
 
 use crate::body::{Body, json};
-use crate::firing::{RETRY_AFTER_S, ordered};
+use crate::firing::{EXTENDED, RETRY_AFTER_S, ordered};
 use crate::state::State;
 use http::{Response, StatusCode};
 use scope_api::Problem;
@@ -194,8 +194,9 @@ async fn fire(
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
         };
         for Fired { trigger, verdict, dump } in fired {
-            dump.iter().for_each(|id| state.dumps.begun(*id, &trigger, None));
-            any_began |= dump.is_some();
+            let begun = dump.filter(|_| verdict != EXTENDED);
+            begun.iter().for_each(|id| state.dumps.begun(*id, &trigger, None, None));
+            any_began |= begun.is_some();
             let mut outcome = json!({"trigger": trigger, "verdict": verdict, "dump": dump});
             if let Some(at) = alert {
                 outcome["alert"] = json!(at);

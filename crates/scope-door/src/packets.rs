@@ -8,8 +8,8 @@
 //! ends the reading.
 
 use crate::body::Body;
+use crate::firing::Whose;
 use crate::given::{COMPLETE as WHOLE, Ending, Given, INCOMPLETE, Later};
-use crate::peer::Owner;
 use crate::question::{Question, Shape};
 use crate::state::State;
 use crate::stream::{Objects, PIECES_MAX, Pipe, Sent, Stream, Taken};
@@ -31,7 +31,8 @@ use scope_packet::{Gap, GapReason, LinkType};
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
 use scope_store::export::{self, Export, Format, Target};
-use scope_store::timeline::{Losses, Span};
+use scope_store::head::HeadInterface;
+use scope_store::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
 use scope_store::{listing, volume::Store};
 use serde_json::{Map, Value, json};
 use std::io;
@@ -73,6 +74,8 @@ struct Head {
 struct Asking {
     state: Arc<State>,
     question: Question,
+    /// Who asks sees only packets of a filter.
+    is_bound: bool,
     /// Set: nobody takes the answer any more, or it has its end.
     stop: Arc<AtomicBool>,
     head: Option<oneshot::Sender<Result<Head, Problem>>>,
@@ -87,7 +90,7 @@ struct Asking {
 pub(crate) async fn answer(
     state: &Arc<State>,
     query: &[(String, String)],
-    owner: Option<&Owner>,
+    Whose { identity, is_bounded, owner }: Whose<'_>,
     (is_head, stop): (bool, Arc<AtomicBool>),
 ) -> Result<Response<Body>, Problem> {
     let link_types = link_types(state).await;
@@ -97,12 +100,10 @@ pub(crate) async fn answer(
         Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token of another filter")
     })?;
     let question = Question::read(query, &link_types, state.vlan, bound)?;
-    let Ok(place) = state.questions.places.clone().try_acquire_owned() else {
-        state.questions.refused.fetch_add(1, Ordering::Relaxed);
-        let cause = format!("{} questions are being answered", state.questions.most());
-        let retry_after_s = Some(RETRY_AFTER_S);
-        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::TOO_MANY_REQUESTS, cause) });
-    };
+    let place = state.questions.place(is_bounded.then_some(identity)).map_err(|cause| {
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
+        Problem { retry_after_s: Some(RETRY_AFTER_S), ..problem.remedy("ask again in a moment") }
+    })?;
     let shape = question.shape;
     let (head, begun) = oneshot::channel();
     let (pieces, taken) = channel(PIECES_MAX);
@@ -111,7 +112,8 @@ pub(crate) async fn answer(
     let over = state.questions.over();
     let pipe = Pipe::new(pieces, sent.clone(), over.clone(), count.is_broken().clone());
     state.questions.register(&stop);
-    let asking = Asking { state: state.clone(), question, stop, head: Some(head), pipe };
+    let is_bound = owner.is_some();
+    let asking = Asking { state: state.clone(), question, is_bound, stop, head: Some(head), pipe };
     let of_run = state.clone();
     let work = move || {
         scope_machine::limits::stand_back();
@@ -175,9 +177,19 @@ impl Asking {
     /// How much there may be.
     fn estimate(mut self) -> Given {
         let estimate = self.state.answerer.estimate(self.question.span);
-        let (most, heard) = (Some((estimate.packets, estimate.bytes)), self.state.answerer.ring.heard());
+        // What all packets come to is nothing that one may know who sees only some of them.
+        let (most, heard) = match self.is_bound {
+            true => (None, None),
+            false => (Some((estimate.packets, estimate.bytes)), self.state.answerer.ring.heard()),
+        };
         self.begin(Ok(Head { heard, most }));
         Given::of(self.question.span, "estimated")
+    }
+
+    /// What knows the interfaces of packets.
+    fn interfaces(&self) -> Arc<dyn KnownInterfaces> {
+        let all = self.state.answerer.interfaces();
+        if self.is_bound { Arc::new(Met(all)) } else { all }
     }
 
     fn begin(&mut self, head: Result<Head, Problem>) {
@@ -239,7 +251,7 @@ impl Asking {
         };
         let losses = Losses::default();
         let pipe = Target::Pipe(Box::new(self.pipe.clone()));
-        let interfaces = self.state.answerer.interfaces();
+        let interfaces = self.interfaces();
         let export = Export::new(pipe, format, None, question, interfaces, losses.clone());
         let export = if *all_types { export.of_all_types() } else { export };
         let mut stream = Stream::new(export, &self.pipe, *limit, self.stop.clone());
@@ -362,6 +374,19 @@ impl Asking {
             (false, false) => INCOMPLETE,
         };
         Given { packets: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), result) }
+    }
+}
+
+/// Interfaces of which one who sees only some packets hears when the first of these comes.
+struct Met(Arc<dyn KnownInterfaces>);
+
+impl KnownInterfaces for Met {
+    fn of(&self, lane: u32, number: u32) -> Option<(InterfaceKey, HeadInterface)> {
+        self.0.of(lane, number)
+    }
+
+    fn all(&self, _: LinkType) -> Vec<(InterfaceKey, HeadInterface)> {
+        Vec::new()
     }
 }
 

@@ -1,14 +1,20 @@
 //! The questions for packets that are being answered: how many there may be, and their end with the run.
 
 use scope_engine::QUESTIONS_MAX;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Places that one identity may have; whoever may do everything may have all.
+const SHARE_MAX: usize = QUESTIONS_MAX / 2;
 
 /// All of them.
 pub(crate) struct Questions {
     /// Places for [`QUESTIONS_MAX`].
-    pub places: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    /// Those that an identity has, where its share is bounded.
+    shares: Arc<Mutex<HashMap<String, usize>>>,
     /// Questions that found none.
     pub refused: AtomicU64,
     /// Those that were begun.
@@ -21,6 +27,7 @@ impl Default for Questions {
     fn default() -> Questions {
         Questions {
             places: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            shares: Arc::default(),
             refused: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             stops: Mutex::default(),
@@ -29,10 +36,47 @@ impl Default for Questions {
     }
 }
 
+/// One of the places, until it is dropped.
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+    shares: Arc<Mutex<HashMap<String, usize>>>,
+    identity: Option<String>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(identity) = self.identity.take() else { return };
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        match shares.get_mut(&identity) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(shares.remove(&identity)),
+        }
+    }
+}
+
 impl Questions {
-    /// How many are answered at once, at most.
-    pub(crate) fn most(&self) -> usize {
-        QUESTIONS_MAX
+    /// A place for a question; of an identity whose share is bounded.
+    ///
+    /// # Errors
+    /// All are taken, or all of that share: in words.
+    pub(crate) fn place(&self, identity: Option<&str>) -> Result<Place, String> {
+        let refused = |cause: String| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            cause
+        };
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = identity.and_then(|identity| shares.get(identity)).copied().unwrap_or(0);
+        if own >= SHARE_MAX {
+            return Err(refused(format!(
+                "{SHARE_MAX} questions of {} are being answered",
+                identity.unwrap_or_default()
+            )));
+        }
+        let place = self.places.clone().try_acquire_owned();
+        let permit = place.map_err(|_| refused(format!("{QUESTIONS_MAX} questions are being answered")))?;
+        let identity = identity.map(str::to_string);
+        shares.extend(identity.clone().map(|identity| (identity, own + 1)));
+        Ok(Place { _permit: permit, shares: self.shares.clone(), identity })
     }
 
     /// How many were begun so far, and how many are being answered.

@@ -237,6 +237,7 @@ async fn allowed(
     let asked = Asked {
         action: route.action,
         role,
+        identity: asker.words(),
         owner: asker.owner(),
         parameters,
         query,

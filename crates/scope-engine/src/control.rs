@@ -49,6 +49,9 @@ pub enum Order {
     Reload(Reload),
     /// Go on in a new log if it was moved or removed. Obeyed until the last dump is finished.
     ReopenLog,
+    /// End the window of the open dump of this number: the dump finishes with what has come. Obeyed until the last dump is
+    /// finished.
+    EndDump(u64),
     /// Note that the process goes on after it was stopped (SIGCONT). Refused once the sources have ended.
     NoteResumed,
 }
@@ -191,6 +194,9 @@ pub enum Refusal {
     /// A trigger has this name already.
     #[error("there is a trigger '{0}' already")]
     TriggerExists(String),
+    /// No open dump has this number.
+    #[error("dump {0} is not open")]
+    NotOpen(u64),
     /// What was to change has these faults: nothing of it is taken.
     #[error("{}", .0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
     Faults(Vec<Fault>),

@@ -219,6 +219,12 @@ impl Dumps {
         self.occurred(trigger, &told, None)
     }
 
+    /// Ends the window of an open dump where the run is by `now`; whether there is such a dump.
+    pub(crate) fn end_window(&self, id: u64, now: Moment) -> bool {
+        let open = self.lock().open.iter().find(|open| open.id == id).cloned();
+        open.is_some_and(|open| open.window.end_at(now))
+    }
+
     /// Link types that have come so far.
     fn link_types(&self) -> Vec<LinkType> {
         (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect()

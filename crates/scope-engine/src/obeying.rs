@@ -81,6 +81,7 @@ impl Obeying<'_> {
                 Order::Arm { .. } if phase != Phase::Going => Err(Refusal::Ended),
                 Order::Arm { trigger, armed } => self.arm(&trigger, armed),
                 Order::Fire(which) => self.fire(&which),
+                Order::EndDump(id) => self.end_dump(id),
                 Order::NoteResumed => {
                     obeyed.resumed = true;
                     Ok(Reply::Done)
@@ -111,6 +112,14 @@ impl Obeying<'_> {
         let trigger = found.ok_or_else(|| Refusal::NoSuchTrigger(name.to_string()))?;
         trigger.order(armed);
         self.watch.note(&format!("trigger {name}: {} by order", if armed { "armed" } else { "disarmed" }));
+        Ok(Reply::Done)
+    }
+
+    fn end_dump(&self, id: u64) -> Result<Reply, Refusal> {
+        if !self.shared.dumps.end_window(id, self.shared.last_heard()) {
+            return Err(Refusal::NotOpen(id));
+        }
+        self.watch.note(&format!("dump {id}: its window is ended by order"));
         Ok(Reply::Done)
     }
 

@@ -26,6 +26,8 @@ struct State {
     to_ns: i64,
     /// It has reached the length at which it stops growing, and a hit wanted more.
     full: bool,
+    /// Somebody has ended it: it grows no more.
+    ended: bool,
     closed: bool,
     hits_ns: Vec<i64>,
     hits: u64,
@@ -51,7 +53,7 @@ impl Window {
 
     /// The same in `era`.
     pub fn in_era(era: u64, from_ns: i64, to_ns: i64, hit_ns: i64) -> Window {
-        let state = State { to_ns, full: false, closed: false, hits_ns: vec![hit_ns], hits: 1 };
+        let state = State { to_ns, full: false, ended: false, closed: false, hits_ns: vec![hit_ns], hits: 1 };
         Window { era, from_ns, dump: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
@@ -96,7 +98,7 @@ impl Window {
         }
         let hit_ns = hit.time_ns;
         let mut state = self.lock();
-        if state.closed || hit_ns > state.to_ns || hit_ns < self.from_ns {
+        if state.closed || state.ended || hit_ns > state.to_ns || hit_ns < self.from_ns {
             return Extended::No { full_to_ns: state.full.then_some(state.to_ns) };
         }
         let end_max_ns = self.from_ns.saturating_add(WINDOW_GROWTH_MAX_NS).max(state.to_ns);
@@ -126,6 +128,19 @@ impl Window {
     /// Closes the window for good where it is.
     pub fn close(&self) {
         self.lock().closed = true;
+    }
+
+    /// Somebody ends the window: it reaches no further than `at`, or not at all beyond where it began. Whether it was open.
+    pub fn end_at(&self, at: Moment) -> bool {
+        let mut state = self.lock();
+        if state.closed {
+            return false;
+        }
+        if at.era <= self.era {
+            state.to_ns = state.to_ns.min(at.time_ns.max(self.from_ns));
+        }
+        state.ended = true;
+        true
     }
 
     /// The number of hits, and the times of the first [`WINDOW_HITS_MAX`], ns.

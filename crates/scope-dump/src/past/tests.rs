@@ -5,7 +5,7 @@ use crate::walk::gap;
 use scope_filter::VlanRule;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::segment::{FileLosses, Foot, LeftOut, SEGMENT_BYTES_MIN};
-use scope_packet::{Drops, Headers, Interface, KeyEntry, SystemClock};
+use scope_packet::{Drops, Gap, Headers, Interface, KeyEntry, SystemClock};
 use scope_ring::search::Column;
 use scope_ring::{Append, RingConfig, Summary};
 use scope_store::Hash;

@@ -1,6 +1,7 @@
 //! A run with a door to the network in front of it, its tokens, and clients that send whatever they like.
 #![allow(dead_code)] // every test file takes what it needs
 
+pub use super::run::asking::Heard;
 use super::run::{Done, LIMIT, Place, Started, finish, wait_until, wirescope};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -189,42 +190,4 @@ pub fn token(tokens: &Path, words: &[&str]) -> String {
     let done = finish(command);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     done.stdout.trim().to_string()
-}
-
-/// An answer.
-#[derive(Debug)]
-pub struct Heard {
-    pub status: u16,
-    pub head: String,
-    pub bytes: Vec<u8>,
-    pub body: Value,
-}
-
-impl Heard {
-    pub fn of(heard: &[u8]) -> Heard {
-        let end = heard.windows(4).position(|four| four == b"\r\n\r\n");
-        let (head, bytes) = end.map_or((heard, &b""[..]), |at| (&heard[..at], &heard[at + 4..]));
-        let head = String::from_utf8_lossy(head).to_lowercase();
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let bytes = match head.contains("transfer-encoding: chunked") {
-            true => joined(bytes),
-            false => bytes.to_vec(),
-        };
-        let body = serde_json::from_slice(&bytes).unwrap_or_default();
-        Heard { status, head, bytes, body }
-    }
-}
-
-/// The chunks of a body, without their lengths and what follows the last one.
-fn joined(mut chunks: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let end = chunks.windows(2).position(|two| two == b"\r\n").expect("the length of a chunk");
-        let len = usize::from_str_radix(std::str::from_utf8(&chunks[..end]).unwrap(), 16).unwrap();
-        if len == 0 {
-            return bytes;
-        }
-        bytes.extend(&chunks[end + 2..end + 2 + len]);
-        chunks = &chunks[end + 4 + len..];
-    }
 }

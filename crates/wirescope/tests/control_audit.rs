@@ -1,0 +1,125 @@
+//! The audit of a run: what breaks off, what is refused before it is understood, and where it stands.
+
+mod run;
+
+use run::asking::Running;
+use run::{LIMIT, Place, wait_until};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_answer_that_the_end_of_the_run_breaks_off_is_noted_with_what_went_out() {
+    let flags = ["--source", "synth:rate=100k,size=1000", "--ring", "64MiB", "--trigger", "udp port 60000"];
+    let running = Running::bare(Place::new(), &flags);
+    wait_until("more than fits into a socket", || {
+        let counted = running.get("packets?count=true");
+        counted.body["packets"].as_u64() > Some(30_000)
+    });
+    let mut slow = UnixStream::connect(running.socket()).unwrap();
+    slow.set_read_timeout(Some(LIMIT)).unwrap();
+    slow.write_all(b"GET /api/v1/packets HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut some = [0; 65536];
+    slow.read_exact(&mut some).unwrap(); // and no more
+    running.started.signal(libc::SIGINT);
+    let done = running.started.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let noted = lines(&running.place.out());
+    let given = &noted.last().unwrap()["given"];
+    assert_eq!(given["result"], "the run ended", "{noted:?}");
+    let (packets, bytes) = (given["packets"].as_u64().unwrap(), given["bytes"].as_u64().unwrap());
+    assert!(packets > 0 && bytes == packets * 1000, "{given}");
+    // No more than what a socket, and what waits in front of it, may hold.
+    assert!(bytes < 8 << 20, "{given}");
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest);
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "whoever gets it takes it for a whole one");
+    let log = running.place.log();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["audit"]), (&"end".into(), &noted.last().unwrap()["chain"]));
+}
+
+#[test]
+fn an_answer_that_its_client_breaks_off_is_noted_with_what_went_out() {
+    let flags = ["--source", "synth:rate=100k,size=1000", "--ring", "64MiB", "--trigger", "udp port 60000"];
+    let running = Running::bare(Place::new(), &flags);
+    wait_until("more than fits into a socket", || {
+        running.get("packets?count=true").body["packets"].as_u64() > Some(40_000)
+    });
+    let before = lines(&running.place.out()).len();
+    let mut client = UnixStream::connect(running.socket()).unwrap();
+    client.write_all(b"GET /api/v1/packets HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 65536]).unwrap();
+    drop(client);
+    wait_until("its line", || lines(&running.place.out()).len() > before);
+    let noted = lines(&running.place.out());
+    let given = &noted[before]["given"];
+    assert_eq!(given["result"], "the client went away", "{given}");
+    let (packets, bytes) = (given["packets"].as_u64().unwrap(), given["bytes"].as_u64().unwrap());
+    assert!(bytes == packets * 1000 && packets < 30_000, "{given}");
+    running.started.signal(libc::SIGINT);
+    running.started.finish(LIMIT);
+}
+
+#[test]
+fn what_is_refused_for_its_rate_or_its_path_is_a_line_too() {
+    let running = Running::new(&["--control-rate", "5"]);
+    wait_until("a refusal for its rate", || running.post("fire", r#"{"filter": "udp"}"#).status == 429);
+    let limited = lines(&running.place.out()).into_iter().filter(|line| line["status"] == 429).count();
+    assert!(limited >= 1, "{:?}", lines(&running.place.out()));
+    wait_until("to be asked again", || running.post("triggers/pro%00be/fire", "").status == 400);
+    let noted = lines(&running.place.out());
+    let bad = noted.iter().find(|line| line["path"] == "/api/v1/triggers/pro%00be/fire" && line["status"] == 400);
+    assert!(bad.is_some(), "{noted:?}");
+    running.started.signal(libc::SIGINT);
+    running.started.finish(LIMIT);
+}
+
+#[test]
+fn what_cannot_be_written_is_warned_of_once() {
+    let place = Place::new();
+    std::fs::create_dir(place.out().join("audit.jsonl")).unwrap();
+    let running = Running::at(place, &[]);
+    for _ in 0..3 {
+        assert_eq!(running.post("fire", r#"{"filter": "udp port 60000", "wait": true}"#).status, 200);
+    }
+    let said = || {
+        let log = running.place.log();
+        let is_it = |line: &&str| line.contains("audit.jsonl can't be written");
+        log.lines().filter(is_it).filter(|line| line.contains("\"event\":\"warning\"")).count()
+    };
+    wait_until("the warning", || said() == 1);
+    running.started.signal(libc::SIGINT);
+    running.started.finish(LIMIT);
+    assert_eq!(said(), 1);
+}
+
+#[test]
+fn a_run_with_a_single_dump_has_its_audit_beside_that() {
+    let place = Place::new();
+    let socket = place.path("door.sock");
+    let mut command = run::wirescope(&["run", "--source", "synth:rate=5k", "--trigger", "udp port 60000"]);
+    command.arg("-w").arg(place.path("one.pcapng")).arg("--control").arg(&socket).current_dir(place.root());
+    let started = run::Started::new(command);
+    wait_until("the run to listen", || socket.exists());
+    let ask = |request: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut heard = String::new();
+        let _ = stream.read_to_string(&mut heard);
+        heard
+    };
+    let heard = ask("GET /api/v1/packets?count=true HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
+    wait_until("its line", || lines(place.root()).len() == 1);
+    assert_eq!(lines(place.root())[0]["action"], "Packets");
+    started.signal(libc::SIGINT);
+    started.finish(LIMIT);
+}
