@@ -8,6 +8,7 @@ use scope_api::Problem;
 use scope_api::problem::MEDIA_TYPE;
 use serde_json::Value;
 use std::any::Any;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,11 +22,14 @@ pub enum Body {
     Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
     /// Pieces, and trailers behind them.
     Frames(Receiver<io::Result<Frame<Bytes>>>),
-    /// That of somebody else's answer, as it comes; and what is let go with its end.
-    Passed(Incoming, Held),
+    /// That of somebody else's answer, as it comes; it breaks off when that may go on no longer.
+    Passed(Incoming, Until, Held),
 }
 
-/// Something that is kept as long as a body.
+/// It is over when a body has to break off.
+pub type Until = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Something that is let go with the end of a body.
 pub type Held = Box<dyn Any + Send>;
 
 impl HttpBody for Body {
@@ -46,13 +50,19 @@ impl HttpBody for Body {
                 }
                 Some(piece.map(Frame::data))
             }),
-            Body::Passed(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            Body::Passed(body, until, _) => match until.as_mut().poll(context) {
+                Poll::Pending => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+                Poll::Ready(()) => {
+                    *self = Body::Whole(None);
+                    Poll::Ready(Some(Err(io::Error::other("the answer may go on no longer"))))
+                }
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Body::Passed(body, _) => body.is_end_stream(),
+            Body::Passed(body, ..) => body.is_end_stream(),
             body => matches!(body, Body::Whole(None) | Body::Pieces(_, Some(0))),
         }
     }
@@ -62,7 +72,7 @@ impl HttpBody for Body {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
             Body::Pieces(_, None) | Body::Frames(_) => SizeHint::default(),
-            Body::Passed(body, _) => body.size_hint(),
+            Body::Passed(body, ..) => body.size_hint(),
         }
     }
 }

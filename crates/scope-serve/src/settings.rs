@@ -58,8 +58,24 @@ pub struct Settings {
     pub bounds: Bounds,
 }
 
-/// Certificates.
-pub enum TlsSettings {
+/// How TLS is spoken.
+pub struct TlsSettings {
+    /// As whom.
+    pub own: OwnCertificate,
+    /// Whose certificates are believed; `None`: clients have none.
+    pub clients: Option<ClientSettings>,
+}
+
+/// Certificates of clients; all of it is read again on SIGHUP.
+pub struct ClientSettings {
+    /// Opens the file with those who may have signed them.
+    pub ca: Again,
+    /// Opens the file with the lists of those that were revoked.
+    pub crl: Option<Again>,
+}
+
+/// The door's own certificate.
+pub enum OwnCertificate {
     /// From files, read again on SIGHUP.
     Files {
         /// Opens the file with the certificate and those above it.

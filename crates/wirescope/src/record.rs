@@ -73,7 +73,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>, beside: &BesideHandl
         gathered: planned.run.fixed.control.as_ref().map_or_else(Gathered::default, |_| devices::gather()),
     };
     let teller = Teller::new(planned.verbose, words::ready(&planned.run)).with_door(control, door);
-    let teller = teller.with_beside(beside_words, beside);
+    let teller = teller.with_beside(beside_words, beside, control);
     if planned.verbose {
         teller.note("configuration of this run:");
         for line in planned.run.fixed.config.lines() {
@@ -159,9 +159,9 @@ fn listen(
     Ok(wake)
 }
 
-/// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind
+/// Sends an order that nobody waits for. What comes of it the run says itself; here only what it didn't take, behind
 /// `place`. A run that has ended refuses by having ended.
-fn send(control: &Control, order: Order, place: &str) {
+pub fn send(control: &Control, order: Order, place: &str) {
     if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
         say(Level::Warning, &format!("{place}: {refusal}"));
     }
