@@ -365,7 +365,9 @@ fn alert(error: &hyper::Error) -> Option<io::Error> {
     while let Some(error) = behind {
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if let Some(alert @ rustls::Error::AlertReceived(_)) = inner.and_then(|inner| inner.downcast_ref()) {
-            return Some(io::Error::other(alert.clone()));
+            return Some(io::Error::other(format!(
+                "the door refuses the connection, or the certificate of this client: {alert}"
+            )));
         }
         behind = error.source();
     }
