@@ -7,8 +7,7 @@
 //! A connection may live for days, and a session may be taken up again without a new look at its certificate. So what the
 //! handshake found out is never taken for granted.
 
-use crate::settings::{Again, ClientSettings};
-use crate::tls::read;
+use crate::settings::{Again, ClientSettings, read};
 use crate::tokens::{FINGERPRINT_BYTES, Fingerprint, hex};
 use ring::digest::{SHA256, digest};
 use rustls::RootCertStore;

@@ -1,7 +1,7 @@
 //! Certificates: read from files, and again when that is ordered; or made at the start, for a first try.
 
 use crate::clients::{self, Certificate, Verifier, sha256};
-use crate::settings::{Again, ClientSettings, OwnCertificate, TlsSettings};
+use crate::settings::{Again, ClientSettings, OwnCertificate, TlsSettings, read};
 use crate::tokens::hex;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
@@ -9,12 +9,8 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use scope_fault::Fault;
-use std::fs::File;
-use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a file of certificates or of a key at most.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The one protocol above TLS that is spoken.
 const PROTOCOL: &[u8] = b"http/1.1";
 
@@ -145,17 +141,6 @@ impl Own {
     }
 }
 
-/// What stands in a file of certificates or of a key.
-pub(crate) fn read(open: &mut Again) -> io::Result<Vec<u8>> {
-    let file: File = open()?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"))),
-        false => Ok(bytes),
-    }
-}
-
 /// TLS 1.2 and 1.3: older versions the library doesn't have.
 fn config(
     chain: Vec<CertificateDer<'static>>,
@@ -184,6 +169,7 @@ fn self_signed(names: &[String]) -> Result<(CertificateDer<'static>, PrivateKeyD
 mod tests {
     use super::*;
     use crate::clients::tests::Ca;
+    use std::fs::File;
     use std::path::Path;
 
     fn again(path: &Path) -> Again {

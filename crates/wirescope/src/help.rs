@@ -342,7 +342,7 @@ Examples:
       --filter 'net 10.7.0.0/16' --tokens /etc/wirescope/tokens
 
   # whoever has this certificate, at a door with --tls-client-ca
-  wirescope token add --role viewer --name kiosk \
+  wirescope token add --role viewer --name kiosk \\
       --certificate kiosk.pem --tokens /etc/wirescope/tokens
 
   wirescope token list --tokens /etc/wirescope/tokens

@@ -2,14 +2,14 @@
 //! then a plain line.
 
 use crate::beside::{Beside, BesideHandle};
-use crate::record::send;
 use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_door::{Door, Settings};
+use scope_engine::control::Unsent;
 use scope_engine::service::Service;
 use scope_engine::socket::Socket;
-use scope_engine::{Control, DumpSummary, Opening, Order, Status, Watch};
+use scope_engine::{Control, DumpSummary, Opening, Order, Refusal, Status, Watch};
 use scope_events::event;
 use scope_fault::Fault;
 use scope_rights::Rights;
@@ -55,6 +55,14 @@ struct Shown {
     progress_told: Instant,
     /// Seconds of the run at the next plain status line.
     next_plain_s: f64,
+}
+
+/// Sends an order that nobody waits for. What comes of it the run says itself; here only what it didn't take, behind
+/// `place`. A run that has ended refuses by having ended.
+pub fn send(control: &Control, order: Order, place: &str) {
+    if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
+        say(Level::Warning, &format!("{place}: {refusal}"));
+    }
 }
 
 impl Teller {
