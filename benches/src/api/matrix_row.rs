@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 use crate::{Scale, main_part};
 use anyhow::{Context, Result, ensure};
 use http::Method;
-use scope_api::client::AskError;
+use scope_api::client::{AskError, Credentials};
 use scope_api::routes::{Action, ROUTES, Route};
 use scope_api::{Client, Role, Trust};
 use scope_testkit::lab::{Lab, RawSender};
@@ -83,7 +83,11 @@ fn open(workspace: &Workspace, run: &Run, tokens: &Tokens) -> Result<Door> {
 }
 
 fn client(door: &Door, token: &str) -> Result<Client> {
-    Ok(Client::url(&format!("http://{}", door.address), token, &Trust::Signed(Vec::new()))?)
+    Ok(Client::url(
+        &format!("http://{}", door.address),
+        Credentials::Token(token),
+        &Trust::Signed(Vec::new()),
+    )?)
 }
 
 /// The status of an answer, whose body isn't waited for.

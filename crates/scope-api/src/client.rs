@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! Client::unix(path)        ─► ask(GET, "status") ─► Answer ─► next_piece() ─► bytes, as they come
-//! Client::url(url, token)                         └► a status of 400 and more: a Problem
+//! Client::url(url, ..)                             └► a status of 400 and more: a Problem
 //! ```
 
 use crate::PREFIX;
 use crate::identity::is_name;
 use crate::problem::Problem;
-use crate::trust::Trust;
+use crate::trust::{OwnCertificate, Trust};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -21,6 +21,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -55,7 +56,7 @@ pub enum AskError {
     #[error("{0}")]
     Url(String),
     /// The connection broke, or what came is no HTTP.
-    #[error("the instance broke off: {0}")]
+    #[error("the instance broke off: {}", in_full(.0))]
     Broken(#[from] hyper::Error),
     /// What was to be asked is no request.
     #[error("{0}")]
@@ -99,8 +100,35 @@ struct Network {
     port: u16,
     /// `None`: without TLS, to this machine.
     tls: Option<Arc<ClientConfig>>,
-    /// The whole header, marked so that it is shown nowhere.
-    token: HeaderValue,
+    /// The whole header, marked so that it is shown nowhere; `None`: the certificate says who asks.
+    token: Option<HeaderValue>,
+}
+
+/// By what a client says at a door who it is. It has no `Debug`: a token is shown nowhere.
+#[derive(Clone, Copy)]
+pub enum Credentials<'a> {
+    /// By a token.
+    Token(&'a str),
+    /// By a certificate.
+    Certificate(&'a OwnCertificate),
+    /// By a token, where the door asks for a certificate that names nobody besides.
+    Both(&'a str, &'a OwnCertificate),
+}
+
+impl<'a> Credentials<'a> {
+    fn token(self) -> Option<&'a str> {
+        match self {
+            Credentials::Token(token) | Credentials::Both(token, _) => Some(token),
+            Credentials::Certificate(_) => None,
+        }
+    }
+
+    fn certificate(self) -> Option<&'a OwnCertificate> {
+        match self {
+            Credentials::Certificate(own) | Credentials::Both(_, own) => Some(own),
+            Credentials::Token(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for Network {
@@ -141,7 +169,7 @@ impl Client {
     ///
     /// # Errors
     /// That is no such URL; or the token can't be one; or there is nobody to believe.
-    pub fn url(url: &str, token: &str, trust: &Trust) -> Result<Client, AskError> {
+    pub fn url(url: &str, credentials: Credentials<'_>, trust: &Trust) -> Result<Client, AskError> {
         let bad = |cause: &str| AskError::Url(format!("{url}: {cause}"));
         let uri: Uri = url.parse().map_err(|_| bad("it is no URL"))?;
         let is_tls = match uri.scheme_str() {
@@ -166,11 +194,12 @@ impl Client {
         if uri.query().is_some() {
             return Err(bad("it has a query"));
         }
-        let token = token.trim();
-        let header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
-        let mut token = header.ok_or_else(|| AskError::Url("the token is none".to_string()))?;
-        token.set_sensitive(true);
-        let tls = is_tls.then(|| trust.config().map(Arc::new).map_err(AskError::Url)).transpose()?;
+        let token = credentials.token().map(bearer).transpose()?;
+        let own = credentials.certificate();
+        if !is_tls && own.is_some() {
+            return Err(bad("without TLS there is nobody to show a certificate to; write https://"));
+        }
+        let tls = is_tls.then(|| trust.config(own).map(Arc::new).map_err(AskError::Url)).transpose()?;
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let authority = authority.to_string();
         Client::new(Place::Network(Network { authority, host, port, tls, token }), prefix)
@@ -218,15 +247,23 @@ impl Client {
             let mut request = Request::builder().method(method).uri(format!("{}/{what}", self.prefix));
             request = match &self.place {
                 Place::Unix(_) => request.header(HOST, "localhost"),
-                Place::Network(network) => {
-                    request.header(HOST, &network.authority).header(AUTHORIZATION, network.token.clone())
+                Place::Network(Network { authority, token, .. }) => {
+                    let request = request.header(HOST, authority);
+                    match token {
+                        Some(token) => request.header(AUTHORIZATION, token.clone()),
+                        None => request,
+                    }
                 }
             };
             request = request.header(TE, "trailers");
             if body.is_some() {
                 request = request.header(CONTENT_TYPE, "application/json");
             }
-            let answer = sender.send_request(request.body(Full::new(bytes))?).await?;
+            let answer = sender.send_request(request.body(Full::new(bytes))?).await;
+            let answer = answer.map_err(|error| match alert(&error) {
+                Some(alert) => AskError::Connect { place: self.place(), cause: alert },
+                None => AskError::Broken(error),
+            })?;
             let (parts, body) = answer.into_parts();
             let (status, headers) = (parts.status, parts.headers);
             let (runtime, trailers) = (self.runtime.clone(), HeaderMap::new());
@@ -310,6 +347,42 @@ impl Answer {
     }
 }
 
+/// An error with what is behind it.
+fn in_full(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(error) = behind {
+        text = format!("{text}: {error}");
+        behind = error.source();
+    }
+    text
+}
+
+/// What a door says that refuses to speak TLS. By TLS 1.3 it says so of a client's certificate when the client takes the
+/// connection for made already.
+fn alert(error: &hyper::Error) -> Option<io::Error> {
+    let mut behind = error.source();
+    while let Some(error) = behind {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(alert @ rustls::Error::AlertReceived(_)) = inner.and_then(|inner| inner.downcast_ref()) {
+            return Some(io::Error::other(format!(
+                "the door refuses the connection, or the certificate of this client: {alert}"
+            )));
+        }
+        behind = error.source();
+    }
+    None
+}
+
+/// The header that says a token.
+fn bearer(token: &str) -> Result<HeaderValue, AskError> {
+    let token = token.trim();
+    let header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
+    let mut header = header.ok_or_else(|| AskError::Url("the token is none".to_string()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
 /// A part of a path or of a query, encoded.
 pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
@@ -366,7 +439,7 @@ mod tests {
     #[test]
     fn a_door_has_a_url_and_no_token_leaves_this_machine_without_tls() {
         let trust = Trust::Fingerprint([7; 32]);
-        let client = |url: &str| Client::url(url, "wirescope_x\n", &trust);
+        let client = |url: &str| Client::url(url, Credentials::Token("wirescope_x\n"), &trust);
         for (url, place, prefix) in [
             ("https://scope:8443", "scope:8443", "/api/v1"),
             ("https://[2001:db8::1]:8443/", "[2001:db8::1]:8443", "/api/v1"),
@@ -390,7 +463,7 @@ mod tests {
         ] {
             assert!(matches!(client(url), Err(AskError::Url(_))), "{url}");
         }
-        assert!(Client::url("https://scope", "", &trust).is_err());
-        assert!(Client::url("https://scope", "a\nb", &trust).is_err());
+        assert!(Client::url("https://scope", Credentials::Token(""), &trust).is_err());
+        assert!(Client::url("https://scope", Credentials::Token("a\nb"), &trust).is_err());
     }
 }

@@ -1,5 +1,5 @@
 //! Which door to the network a client believes: one whose certificate is signed by somebody known, or is exactly the one
-//! whose fingerprint was told.
+//! whose fingerprint was told; and the certificate by which a client says who it is.
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -8,8 +8,11 @@ use rustls::crypto::{
     verify_tls13_signature,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::fmt;
 use std::sync::Arc;
 
 /// Whom a client believes.
@@ -39,13 +42,13 @@ impl Trust {
     ///
     /// # Errors
     /// There is no certificate among those that it is to believe.
-    pub(crate) fn config(&self) -> Result<ClientConfig, String> {
+    pub(crate) fn config(&self, own: Option<&OwnCertificate>) -> Result<ClientConfig, String> {
         let provider: Arc<CryptoProvider> = Arc::new(provider::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let mut config = match self {
+        let builder = match self {
             Trust::Signed(pem) => {
                 let mut roots = RootCertStore::empty();
                 let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
@@ -53,15 +56,66 @@ impl Trust {
                 if roots.is_empty() {
                     return Err("there is no certificate in it".to_string());
                 }
-                builder.with_root_certificates(roots).with_no_client_auth()
+                builder.with_root_certificates(roots)
             }
             Trust::Fingerprint(sha256) => {
                 let verifier = Arc::new(Pinned { sha256: *sha256, algorithms });
-                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+                builder.dangerous().with_custom_certificate_verifier(verifier)
             }
+        };
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => builder.with_client_cert_resolver(own.0.clone()),
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
+    }
+}
+
+/// The certificate of a client, and its key.
+#[derive(Clone)]
+pub struct OwnCertificate(Arc<SingleCertAndKey>);
+
+impl fmt::Debug for OwnCertificate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a certificate and its key")
+    }
+}
+
+/// Why that is no certificate with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadCertificate {
+    /// The certificate is none.
+    Certificate(String),
+    /// The key is none, or another one's.
+    Key(String),
+}
+
+impl OwnCertificate {
+    /// A certificate with those above it behind it, and its key, both as PEM.
+    ///
+    /// # Errors
+    /// They can't be read, or don't go together.
+    pub fn read(certificate: &[u8], key: &[u8]) -> Result<OwnCertificate, BadCertificate> {
+        let no_certificate =
+            |error: &dyn fmt::Display| BadCertificate::Certificate(format!("it is no certificate: {error}"));
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
+            .collect::<Result<_, _>>()
+            .map_err(|error| no_certificate(&error))?;
+        let Some(first) = chain.first() else {
+            return Err(BadCertificate::Certificate("there is no certificate in it".to_string()));
+        };
+        ParsedCertificate::try_from(first).map_err(|error| no_certificate(&error))?;
+        let no_key = |error: &dyn fmt::Display| BadCertificate::Key(format!("it is no key: {error}"));
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| no_key(&error))?;
+        let certified = CertifiedKey::from_der(chain, key, &provider::default_provider());
+        match certified {
+            Ok(certified) => Ok(OwnCertificate(Arc::new(SingleCertAndKey::from(certified)))),
+            Err(Error::InconsistentKeys(_)) => {
+                Err(BadCertificate::Key("it is the key of another certificate".to_string()))
+            }
+            Err(error) => Err(no_key(&error)),
+        }
     }
 }
 
@@ -129,8 +183,8 @@ mod tests {
     #[test]
     fn who_believes_nobody_is_told() {
         for pem in [&b""[..], b"mine", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            assert!(Trust::Signed(pem.to_vec()).config().is_err());
+            assert!(Trust::Signed(pem.to_vec()).config(None).is_err());
         }
-        assert!(Trust::Fingerprint([0; 32]).config().is_ok());
+        assert!(Trust::Fingerprint([0; 32]).config(None).is_ok());
     }
 }

@@ -93,6 +93,11 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                 facts.warnings.push(clean(warning.text));
             }
         }
+        Event::DoorEnded(ended) => {
+            if facts.warnings.len() < KEPT_MAX {
+                facts.warnings.push(clean(ended.text));
+            }
+        }
         Event::End(end) => {
             let totals = end.totals.0;
             facts.state = State::Ended;

@@ -54,6 +54,9 @@ pub enum Order {
     EndDump(u64),
     /// Note that the process goes on after it was stopped (SIGCONT). Refused once the sources have ended.
     NoteResumed,
+    /// Note that the door to the network, a process that the run has begun, ended before it. Obeyed until the last dump is
+    /// finished.
+    NoteDoorEnded,
 }
 
 /// A change of one trigger.

@@ -12,7 +12,7 @@ use crate::reload::{change_one, reload};
 use crate::status::trigger_status;
 use crate::watch::Watch;
 use crate::wiring::Shared;
-use scope_events::event::Warning;
+use scope_events::event::{DoorEnded, Warning};
 use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, Template};
 use scope_packet::LinkType;
@@ -39,6 +39,9 @@ pub(crate) enum Phase {
     Closing,
 }
 
+/// What the log says of a door that has ended.
+const DOOR_ENDED: &str = "the door to the network has ended; the run goes on without it";
+
 /// What a look at the orders came to, for the thread that looks.
 #[derive(Debug, Default)]
 pub(crate) struct Obeyed {
@@ -63,6 +66,10 @@ impl Obeying<'_> {
                 Order::Stop => Ok(Reply::Stopping),
                 Order::ReopenLog => {
                     self.shared.events.reopen();
+                    Ok(Reply::Done)
+                }
+                Order::NoteDoorEnded => {
+                    self.shared.events.log(DoorEnded { text: DOOR_ENDED.to_string() });
                     Ok(Reply::Done)
                 }
                 Order::Fire(which) if phase == Phase::Closing => {
@@ -508,6 +515,20 @@ mod tests {
         stand.look(Phase::SourcesEnded);
         assert!(fire.wait().is_ok(), "what was ordered while they went is fired");
         assert_eq!(change.wait(), Err(Refusal::Ended));
+    }
+
+    #[test]
+    fn that_the_door_to_the_network_has_ended_stands_in_the_log_until_the_last_dump_is_finished() {
+        let stand = Stand::new(&[]);
+        for phase in [Phase::Going, Phase::SourcesEnded, Phase::Closing] {
+            let answer = stand.send(Order::NoteDoorEnded);
+            stand.look(phase);
+            assert_eq!(answer.wait(), Ok(Reply::Done));
+        }
+        stand.shared.events.close().unwrap();
+        let log = std::fs::read_to_string(stand.folder.path().join(EVENTS_FILE)).unwrap();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("\"event\":\"door_ended\"")).collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.contains(DOOR_ENDED)), "{log}");
     }
 
     #[test]

@@ -408,6 +408,12 @@ facts! {
         kind: Rare<String>,
     }
 
+    /// The door to the network that the run has begun ended before it.
+    DoorEnded {
+        /// in plain words
+        text: String,
+    }
+
     /// The settings were read again.
     Reload {
         /// whether they are in force
@@ -637,6 +643,8 @@ events! {
     "warning" => Warning(Warning),
     /// The process goes on after a signal had stopped it.
     "resumed" => Resumed(Resumed),
+    /// The door to the network that the run has begun (`--listen`) ended before it; the run goes on without it.
+    "door_ended" => DoorEnded(DoorEnded),
     /// The settings were read again.
     "reload" => Reload(Reload),
     /// The run has ended: its last line.

@@ -9,6 +9,7 @@ use scope_api::problem::MEDIA_TYPE;
 use serde_json::Value;
 use std::any::Any;
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub enum Body {
     Pieces(Receiver<io::Result<Bytes>>, Option<u64>),
     /// Pieces, and trailers behind them; and who is told how many of them were taken.
     Frames(Receiver<io::Result<Frame<Bytes>>>, Counted),
-    /// That of somebody else's answer, as it comes; and what is let go with its end.
-    Passed(Incoming, Held),
+    /// That of somebody else's answer, as it comes; it breaks off when that may go on no longer.
+    Passed(Incoming, Until, Held),
 }
 
 /// Counts frames that go out to a client, and is let go with their body.
@@ -69,7 +70,10 @@ impl Count {
     }
 }
 
-/// Something that is kept as long as a body.
+/// It is over when a body has to break off.
+pub type Until = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Something that is let go with the end of a body.
 pub type Held = Box<dyn Any + Send>;
 
 impl HttpBody for Body {
@@ -96,13 +100,19 @@ impl HttpBody for Body {
                 }
                 Some(piece.map(Frame::data))
             }),
-            Body::Passed(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            Body::Passed(body, until, _) => match until.as_mut().poll(context) {
+                Poll::Pending => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+                Poll::Ready(()) => {
+                    *self = Body::Whole(None);
+                    Poll::Ready(Some(Err(io::Error::other("the answer may go on no longer"))))
+                }
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Body::Passed(body, _) => body.is_end_stream(),
+            Body::Passed(body, ..) => body.is_end_stream(),
             body => matches!(body, Body::Whole(None) | Body::Pieces(_, Some(0))),
         }
     }
@@ -112,7 +122,7 @@ impl HttpBody for Body {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Body::Pieces(_, Some(left)) => SizeHint::with_exact(*left),
             Body::Pieces(_, None) | Body::Frames(..) => SizeHint::default(),
-            Body::Passed(body, _) => body.size_hint(),
+            Body::Passed(body, ..) => body.size_hint(),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Whom a request's token names, and how often that one may ask.
+//! Whom a request's token or certificate names, and how often that one may ask.
 
+use crate::clients::Certificate;
 use crate::last_use::{self, LastUses};
 use crate::settings::Again;
 use crate::token_file;
@@ -23,6 +24,9 @@ const BURST_S: f64 = 2.0;
 /// Requests of one identity at once, those included whose answer goes on.
 const AT_ONCE_MAX: usize = 16;
 
+/// How often the file of tokens is looked at for answers that are under way.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Now, ns since the epoch.
 pub(crate) fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -44,6 +48,8 @@ struct TokensNow {
     /// Which file that was, and when it was written.
     seen: Option<(u64, u64, i64, i64)>,
     tokens: Option<Tokens>,
+    /// When it was looked at last.
+    looked: Option<Instant>,
 }
 
 /// By the id of a token: at most as many as there are tokens.
@@ -69,7 +75,7 @@ impl Askers {
     /// # Errors
     /// It can't be read, or is no file of tokens.
     pub(crate) fn new(open: Again, used: Option<File>, requests_per_s: u32) -> io::Result<Askers> {
-        let mut file = TokensNow { open, seen: None, tokens: None };
+        let mut file = TokensNow { open, seen: None, tokens: None, looked: None };
         file.look()?;
         Ok(Askers {
             file: Mutex::new(file),
@@ -84,29 +90,62 @@ impl Askers {
         locked(&self.file).tokens.as_ref().map_or(0, |tokens| tokens.all().len())
     }
 
-    /// Whose token a request has. The file is looked at anew each time: so a change is in force with the next request. It
-    /// may wait for a disk.
+    /// Whose token a request has, or whose certificate its connection. The file is looked at anew each time: so a change is
+    /// in force with the next request. It may wait for a disk.
     ///
     /// # Errors
-    /// There is no good token; or the file can't be read, and then nobody may ask.
-    pub(crate) fn who(&self, headers: &HeaderMap) -> Result<Token, Problem> {
-        let said = said(headers)?;
+    /// There is neither a good token nor somebody's certificate, or both; or the file can't be read, and then nobody may ask.
+    pub(crate) fn who(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&Certificate>,
+    ) -> Result<Token, Problem> {
+        let said = match certificate {
+            Some(_) if !headers.contains_key(AUTHORIZATION) => None,
+            _ => Some(said(headers)?),
+        };
         let now_ns = now_ns();
         let mut file = locked(&self.file);
         file.look().map_err(|error| {
             let cause = format!("the tokens can't be read: {error}");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause)
         })?;
-        let token = file.tokens.as_ref().and_then(|tokens| tokens.find(said, now_ns)).cloned();
+        let tokens = file.tokens.as_ref();
+        let by_token = said.and_then(|said| tokens?.find(said, now_ns)).cloned();
+        let certified = certificate.and_then(|certificate| tokens?.of_certificate(&certificate.fingerprint));
+        let certified = certified.cloned();
         drop(file);
-        let token = token.ok_or_else(|| {
-            unauthorized("the token isn't known, has expired, or was revoked")
-                .remedy("make another one: wirescope token add")
-        })?;
+        let token = match (said, by_token, certified) {
+            (Some(_), Some(token), None) => token,
+            (Some(_), Some(token), Some(other)) => {
+                let cause = format!(
+                    "it is the token of {}, and the certificate that of {}: one of them has to say who asks",
+                    token.name, other.name
+                );
+                let problem = Problem::new(StatusCode::BAD_REQUEST, cause).at("authorization");
+                return Err(problem.remedy("omit the Authorization, or show no certificate"));
+            }
+            (Some(_), None, _) => {
+                let problem = unauthorized("the token isn't known, has expired, or was revoked");
+                return Err(problem.remedy("make another one: wirescope token add"));
+            }
+            (None, _, Some(token)) if token.is_good(now_ns) => token,
+            (None, _, certified) => return Err(nobody(certificate, certified)),
+        };
         let mut asked = locked(&self.asked);
         asked.uses.insert(token.id.clone(), now_ns);
         asked.is_new = true;
         Ok(token)
+    }
+
+    /// Whether who asked may ask still. The file is looked at once within [`LOOK_EVERY`], whoever wants to know. It may wait
+    /// for a disk.
+    pub(crate) fn may_still(&self, token: &Token) -> bool {
+        let mut file = locked(&self.file);
+        if file.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) && file.look().is_err() {
+            return false; // nobody may ask
+        }
+        file.tokens.as_ref().is_some_and(|tokens| tokens.has(token, now_ns()))
     }
 
     /// Counts a request of this token; what comes back is held until its answer is over.
@@ -165,6 +204,7 @@ impl Askers {
 impl TokensNow {
     /// Reads the file where it is another one than before. A file that can't be read has no tokens.
     fn look(&mut self) -> io::Result<()> {
+        self.looked = Some(Instant::now());
         let looked = (self.open)().and_then(|mut file| {
             let facts = file.metadata()?;
             let seen =
@@ -191,6 +231,22 @@ fn unauthorized(cause: &str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, cause).at("authorization")
 }
 
+/// The refusal of a certificate that names nobody, or somebody whose time is over.
+fn nobody(certificate: Option<&Certificate>, certified: Option<Token>) -> Problem {
+    let digits = certificate.map(Certificate::digits).unwrap_or_default();
+    let (cause, remedy) = match certified {
+        Some(token) => (
+            format!("the certificate of {} has expired here", token.name),
+            "revoke it, and add it anew: wirescope token add --certificate FILE",
+        ),
+        None => (
+            format!("the certificate with SHA-256 {digits} is nobody's here, or was revoked"),
+            "say whose it is: wirescope token add --certificate FILE; or send a token",
+        ),
+    };
+    Problem::new(StatusCode::UNAUTHORIZED, cause).at("certificate").remedy(remedy)
+}
+
 /// The token that a head says: in its one place, and nowhere else.
 fn said(headers: &HeaderMap) -> Result<&str, Problem> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -209,6 +265,7 @@ fn said(headers: &HeaderMap) -> Result<&str, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::tests::Ca;
     use crate::token_file::TokenFile;
     use crate::tokens::NewToken;
     use http::HeaderValue;
@@ -239,25 +296,62 @@ mod tests {
     fn a_token_is_good_until_the_file_says_otherwise() {
         let (folder, file, token, askers) = setup();
         let bearer = format!("Bearer {token}");
-        assert_eq!(askers.who(&with(&bearer)).unwrap().name, "noc");
-        assert_eq!(askers.who(&with(&format!("bearer  {token}"))).unwrap().name, "noc");
+        assert_eq!(askers.who(&with(&bearer), None).unwrap().name, "noc");
+        assert_eq!(askers.who(&with(&format!("bearer  {token}")), None).unwrap().name, "noc");
         let mut two = with(&bearer);
         two.append(AUTHORIZATION, HeaderValue::from_str(&bearer).unwrap());
         let other = format!("{bearer}0");
         let odd = [with(&other), with(&token), with("Basic YTpi"), with("Bearer"), with("Bearer "), two];
         for headers in odd.iter().chain([&HeaderMap::new()]) {
-            assert_eq!(askers.who(headers).unwrap_err().status, StatusCode::UNAUTHORIZED, "{headers:?}");
+            assert_eq!(
+                askers.who(headers, None).unwrap_err().status,
+                StatusCode::UNAUTHORIZED,
+                "{headers:?}"
+            );
         }
         file.change(|tokens| tokens.revoke("noc")).unwrap();
-        assert_eq!(askers.who(&with(&bearer)).unwrap_err().status, StatusCode::UNAUTHORIZED);
+        assert_eq!(askers.who(&with(&bearer), None).unwrap_err().status, StatusCode::UNAUTHORIZED);
         std::fs::write(folder.path().join("tokens"), "{}").unwrap();
-        assert_eq!(askers.who(&with(&bearer)).unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(askers.who(&with(&bearer), None).unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[test]
+    fn a_certificate_names_who_asks_where_no_token_does() {
+        let (_folder, file, token, askers) = setup();
+        let ca = Ca::new("one");
+        let [mine, late, nobodys] =
+            [1, 2, 3].map(|at| Certificate::of(Some(&[ca.sign(at, 2100).der().clone()])).unwrap());
+        let new = |name: &str, expires_ns| NewToken {
+            name: name.to_string(),
+            role: Role::Analyst,
+            expires_ns,
+            filter: None,
+            instance: None,
+        };
+        file.change(|tokens| tokens.add_certificate(new("shop", None), mine.fingerprint, 1)).unwrap();
+        file.change(|tokens| tokens.add_certificate(new("old", Some(2)), late.fingerprint, 1)).unwrap();
+        let (none, bearer) = (HeaderMap::new(), with(&format!("Bearer {token}")));
+        let who = |headers: &HeaderMap, certificate: &Certificate| {
+            let who = askers.who(headers, Some(certificate));
+            who.map(|token| token.name).map_err(|problem| problem.status.as_u16())
+        };
+        assert_eq!(who(&none, &mine).as_deref(), Ok("shop"));
+        assert_eq!((who(&none, &late), who(&none, &nobodys)), (Err(401), Err(401)));
+        // A certificate that names nobody leaves it to the token; with one that does a token is one too many.
+        assert_eq!(who(&bearer, &nobodys).as_deref(), Ok("noc"));
+        assert_eq!((who(&bearer, &mine), who(&bearer, &late)), (Err(400), Err(400)));
+        assert_eq!(who(&with("Bearer x"), &mine), Err(401));
+        let shop = askers.who(&none, Some(&mine)).unwrap();
+        assert!(askers.may_still(&shop));
+        file.change(|tokens| tokens.revoke("shop")).unwrap();
+        assert_eq!(who(&none, &mine), Err(401));
+        assert!(!askers.may_still(&shop));
     }
 
     #[test]
     fn who_asks_too_often_waits() {
         let (_folder, _file, token, askers) = setup();
-        let token = askers.who(&with(&format!("Bearer {token}"))).unwrap();
+        let token = askers.who(&with(&format!("Bearer {token}")), None).unwrap();
         let begin = Instant::now();
         let after = |ms: u64| askers.count_request(&token, begin + Duration::from_millis(ms));
         for _ in 0..20 {

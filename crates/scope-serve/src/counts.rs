@@ -18,6 +18,8 @@ pub(crate) struct Counts {
     pub stalled: AtomicU64,
     /// Connections without the TLS that is needed, or that it took too long.
     pub handshakes: AtomicU64,
+    /// Answers that ended before their time, because who asked may not any more.
+    pub identity: AtomicU64,
     /// Requests beyond an identity's bound.
     pub rate: AtomicU64,
     /// Requests beyond what a run is asked at once.
@@ -54,6 +56,7 @@ impl Counts {
             },
             "ended": {
                 "handshake": of(&self.handshakes), "head_too_slow": of(&self.slow), "stalled": of(&self.stalled),
+                "identity": of(&self.identity),
             },
             "lines_unsaid": of(&self.unsaid),
             "uses_unwritten": of(&self.unwritten),

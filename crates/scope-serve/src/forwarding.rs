@@ -11,10 +11,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use scope_api::{Identity, PREFIX, Problem};
-use scope_http::body::{Body, Held};
 use std::fmt::Display;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -40,15 +40,14 @@ pub(crate) struct Question<'a> {
     pub identity: Identity,
 }
 
-/// Asks the run; its answer holds `held` until it is over.
+/// Asks the run.
 ///
 /// # Errors
 /// The run is gone, or breaks off: 502 with the reason.
 pub(crate) async fn forward(
     instance: &Instance,
     question: Question<'_>,
-    held: Held,
-) -> Result<Response<Body>, Problem> {
+) -> Result<Response<Incoming>, Problem> {
     let gone = |cause: &dyn Display| {
         let cause = format!("the run at {} doesn't answer: {cause}", instance.name);
         let problem = Problem::new(StatusCode::BAD_GATEWAY, cause).at(&instance.name);
@@ -62,12 +61,11 @@ pub(crate) async fn forward(
     let request = request(question).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, format!("it can't be asked: {error}")).at("path")
     })?;
-    let answer = sender.send_request(request).await.map_err(|error| gone(&error))?;
-    let (mut parts, body) = answer.into_parts();
+    let mut answer = sender.send_request(request).await.map_err(|error| gone(&error))?;
     for header in OWN {
-        parts.headers.remove(header);
+        answer.headers_mut().remove(header);
     }
-    Ok(Response::from_parts(parts, Body::Passed(body, held)))
+    Ok(answer)
 }
 
 fn request(question: Question<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -88,7 +86,7 @@ fn request(question: Question<'_>) -> Result<Request<Full<Bytes>>, http::Error> 
 }
 
 /// Has an answer name its places by the route that was asked.
-pub(crate) fn relocate(answer: &mut Response<Body>, instance: &str) {
+pub(crate) fn relocate<B>(answer: &mut Response<B>, instance: &str) {
     let place = answer.headers().get(LOCATION).and_then(|place| place.to_str().ok());
     if let Some(rest) = place.and_then(|place| place.strip_prefix(PREFIX))
         && let Ok(place) = HeaderValue::from_str(&format!("{PREFIX}/instances/{instance}{rest}"))
@@ -148,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_as_it_was_asked() {
-        let mut answer = Response::new(Body::Whole(None));
+        let mut answer = Response::new(());
         answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/api/v1/dumps/7"));
         relocate(&mut answer, "lan");
         assert_eq!(answer.headers()[LOCATION], "/api/v1/instances/lan/dumps/7");

@@ -1,7 +1,7 @@
 //! The door of runs to the network: a process of its own, which knows who asks, and passes that on to a run.
 //!
 //! ```text
-//!  client ─► TLS ─► Host, Origin ─► token ─► bounds ─► a run's control socket, a connection for each request
+//!  client ─► TLS ─► Host, Origin ─► token or certificate ─► bounds ─► a run's control socket, a connection for each request
 //!         ◄──────────────── the answer, as it comes: a client that takes nothing holds the run's answer up, no memory
 //! ```
 //! Of a client's request only a few headers go on, and those that say who asks are set here. The process has no capability,
@@ -13,15 +13,16 @@
 //! | [`settings`] | how a door is to be |
 //! | [`door`] | the process from begin to end |
 //! | [`tokens`], [`token_file`], [`last_use`] | who may ask; the file of that; when each did last |
-//! | `asking` | whom a request's token names, and how often that one may ask |
+//! | `asking` | whom a request's token or certificate names, and how often that one may ask |
 //! | `addressed` | whether a request is meant for this door, and comes from no foreign page |
 //! | `serving` | connections, and each request's way to its answer |
 //! | `forwarding` | the way to a run and back |
 //! | `counts` | what became of requests |
-//! | [`tls`] | certificates |
+//! | [`tls`], [`clients`] | its own certificates; those of clients |
 
 mod addressed;
 mod asking;
+pub mod clients;
 mod counts;
 pub mod door;
 mod forwarding;
@@ -32,7 +33,8 @@ pub mod tls;
 pub mod token_file;
 pub mod tokens;
 
+pub use clients::fingerprint_of_pem;
 pub use door::Door;
-pub use settings::{Again, Bounds, Instance, Settings, TlsSettings};
+pub use settings::{Again, Bounds, ClientSettings, Instance, OwnCertificate, Settings, TlsSettings};
 pub use token_file::TokenFile;
 pub use tokens::{NewToken, Token, Tokens};

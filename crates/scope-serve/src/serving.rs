@@ -1,7 +1,8 @@
 //! Connections, and each request's way to its answer: is it meant for this door, who asks, how often, which run.
 
 use crate::addressed;
-use crate::asking::Askers;
+use crate::asking::{Askers, LOOK_EVERY};
+use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
 use crate::forwarding::{Question, forward, relocate};
 use crate::settings::{Bounds, Instance};
@@ -10,10 +11,10 @@ use crate::tokens::Token;
 use bytes::Bytes;
 use http::header::{TRANSFER_ENCODING, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use scope_api::{PREFIX, Problem};
-use scope_http::body::{Body, json, refusal};
+use scope_http::body::{Body, Until, json, refusal};
 use scope_http::{
     Broken, FULL, HEAD_PATIENCE, PAUSE, Patient, connection, has_body, no_such_path, only_json, whole,
 };
@@ -84,13 +85,32 @@ impl State {
             false => (self.say)(line),
         }
     }
+
+    /// Whether a connection's certificate, if it has one, is good now.
+    fn check(&self, certificate: Option<&Certificate>) -> Result<(), rustls::Error> {
+        match (certificate, &self.certificates) {
+            (Some(certificate), Some(certificates)) => certificates.check(certificate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who asks, and whether that one may.
+    fn who(&self, headers: &HeaderMap, certificate: Option<&Certificate>) -> Result<Token, Problem> {
+        self.check(certificate).map_err(|error| {
+            let cause = format!("the certificate of this connection is refused: {error}");
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, cause).at("certificate");
+            problem.remedy("connect anew, with another certificate or without one")
+        })?;
+        self.askers.who(headers, certificate)
+    }
 }
 
-/// Where a connection is from, and where it came to.
-#[derive(Clone, Copy)]
+/// Where a connection is from, where it came to, and by which certificate.
+#[derive(Clone)]
 struct Ends {
     local: IpAddr,
     remote: SocketAddr,
+    certificate: Option<Arc<Certificate>>,
 }
 
 /// Serves until `stopped` says so; what is under way then has a moment.
@@ -117,7 +137,7 @@ pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped
             continue;
         };
         let Ok(local) = stream.local_addr() else { continue };
-        let (state, ends) = (state.clone(), Ends { local: local.ip(), remote });
+        let (state, ends) = (state.clone(), Ends { local: local.ip(), remote, certificate: None });
         tokio::spawn(async move {
             spoken(stream, &state, ends).await;
             drop(place);
@@ -126,16 +146,25 @@ pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped
 }
 
 /// Speaks with a client until it ends.
-async fn spoken(stream: TcpStream, state: &Arc<State>, ends: Ends) {
+async fn spoken(stream: TcpStream, state: &Arc<State>, mut ends: Ends) {
     let _ = stream.set_nodelay(true);
-    let answer = |request| answered(request, state, ends);
     let ended = match &state.certificates {
-        None => connection(Patient::new(stream), answer).await,
+        None => connection(Patient::new(stream), |request| answered(request, state, ends.clone())).await,
         Some(certificates) => {
             let shaken = TlsAcceptor::from(certificates.now()).accept(Patient::new(stream));
             match timeout(HEAD_PATIENCE, shaken).await {
-                Ok(Ok(stream)) => connection(Patient::new(stream), answer).await,
-                _ => return one_more(&state.counts.handshakes),
+                Ok(Ok(stream)) => {
+                    ends.certificate = Certificate::of(stream.get_ref().1.peer_certificates()).map(Arc::new);
+                    connection(Patient::new(stream), |request| answered(request, state, ends.clone())).await
+                }
+                broken => {
+                    if let Ok(Err(error)) = broken
+                        && let Some(error) = refused_certificate(&error)
+                    {
+                        state.tell(&format!("{}: its certificate is refused: {error}", ends.remote));
+                    }
+                    return one_more(&state.counts.handshakes);
+                }
             }
         }
     };
@@ -147,9 +176,17 @@ async fn spoken(stream: TcpStream, state: &Arc<State>, ends: Ends) {
     }
 }
 
+/// What is wrong with a client's certificate, if that is why there is no connection.
+fn refused_certificate(error: &std::io::Error) -> Option<&rustls::Error> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let is_of_certificate =
+        matches!(error, rustls::Error::InvalidCertificate(_) | rustls::Error::InvalidCertRevocationList(_));
+    is_of_certificate.then_some(error)
+}
+
 async fn answered(request: Request<Incoming>, state: &Arc<State>, ends: Ends) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let answer = answer(&parts, body, state, ends).await.unwrap_or_else(|problem| {
+    let answer = answer(&parts, body, state, &ends).await.unwrap_or_else(|problem| {
         if problem.status == StatusCode::UNAUTHORIZED || problem.status == StatusCode::FORBIDDEN {
             let (status, path) = (problem.status.as_u16(), parts.uri.path());
             state.tell(&format!("{}: {} {path}: {status}: {problem}", ends.remote, parts.method));
@@ -168,12 +205,12 @@ async fn answer(
     parts: &Parts,
     body: Incoming,
     state: &Arc<State>,
-    ends: Ends,
+    ends: &Ends,
 ) -> Result<Response<Body>, Problem> {
     addressed::check(parts, ends.local, &state.hosts, state.certificates.is_some())?;
     let token = {
-        let (state, headers) = (state.clone(), parts.headers.clone());
-        let who = tokio::task::spawn_blocking(move || state.askers.who(&headers)).await;
+        let (state, headers, certificate) = (state.clone(), parts.headers.clone(), ends.certificate.clone());
+        let who = tokio::task::spawn_blocking(move || state.who(&headers, certificate.as_deref())).await;
         who.unwrap_or_else(|_| Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the door closes")))?
     };
     let counted = state.askers.count_request(&token, Instant::now());
@@ -207,11 +244,35 @@ async fn answer(
         body,
         identity: token.identity(),
     };
-    let mut answer = forward(&fronted.instance, question, Box::new((counted, place))).await?;
+    let mut until: Until = Box::pin(may_no_longer(state.clone(), token, ends.clone(), path.to_string()));
+    let mut answer = tokio::select! {
+        answer = forward(&fronted.instance, question) => answer?,
+        () = &mut until => {
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, "who asks may not any more");
+            return Err(problem.at("authorization").remedy("make another token: wirescope token add"));
+        }
+    };
     if named {
         relocate(&mut answer, &fronted.instance.name);
     }
-    Ok(answer)
+    Ok(answer.map(|body| Body::Passed(body, until, Box::new((counted, place)))))
+}
+
+/// Waits until who has asked may not any more: the token or the certificate was revoked, or has expired.
+async fn may_no_longer(state: Arc<State>, token: Token, ends: Ends, path: String) {
+    let token = Arc::new(token);
+    loop {
+        sleep(LOOK_EVERY).await;
+        let (looking, token, certificate) = (state.clone(), token.clone(), ends.certificate.clone());
+        let may = tokio::task::spawn_blocking(move || {
+            looking.askers.may_still(&token) && looking.check(certificate.as_deref()).is_ok()
+        });
+        if !matches!(may.await, Ok(true)) {
+            break;
+        }
+    }
+    one_more(&state.counts.identity);
+    state.tell(&format!("{}: {path}: its answer ends: {} may not ask any more", ends.remote, token.name));
 }
 
 /// The run that a path means, and whether it names it.

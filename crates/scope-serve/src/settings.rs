@@ -2,12 +2,15 @@
 
 use scope_api::identity::is_name;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Opens a file that is read again and again, as it is now: by a process that kept the right to.
 pub type Again = Box<dyn FnMut() -> io::Result<File> + Send>;
+
+/// Bytes of a file of certificates or of a key at most.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A run that is fronted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +61,24 @@ pub struct Settings {
     pub bounds: Bounds,
 }
 
-/// Certificates.
-pub enum TlsSettings {
+/// How TLS is spoken.
+pub struct TlsSettings {
+    /// As whom.
+    pub own: OwnCertificate,
+    /// Whose certificates are believed; `None`: clients have none.
+    pub clients: Option<ClientSettings>,
+}
+
+/// Certificates of clients; all of it is read again on SIGHUP.
+pub struct ClientSettings {
+    /// Opens the file with those who may have signed them.
+    pub ca: Again,
+    /// Opens the file with the lists of those that were revoked.
+    pub crl: Option<Again>,
+}
+
+/// The door's own certificate.
+pub enum OwnCertificate {
     /// From files, read again on SIGHUP.
     Files {
         /// Opens the file with the certificate and those above it.
@@ -83,6 +102,17 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Bounds {
         Bounds { connections: 256, requests_per_s: 100 }
+    }
+}
+
+/// What stands in a file of certificates or of a key.
+pub(crate) fn read(open: &mut Again) -> io::Result<Vec<u8>> {
+    let file: File = open()?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"))),
+        false => Ok(bytes),
     }
 }
 

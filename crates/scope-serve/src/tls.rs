@@ -1,34 +1,44 @@
 //! Certificates: read from files, and again when that is ordered; or made at the start, for a first try.
 
-use crate::settings::{Again, TlsSettings};
+use crate::clients::{self, Certificate, Verifier, sha256};
+use crate::settings::{Again, ClientSettings, OwnCertificate, TlsSettings, read};
 use crate::tokens::hex;
 use rcgen::{CertificateParams, KeyPair};
-use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use scope_fault::Fault;
-use std::fs::File;
-use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a file of certificates or of a key at most.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The one protocol above TLS that is spoken.
 const PROTOCOL: &[u8] = b"http/1.1";
 
 /// What TLS is spoken with now.
 pub(crate) struct Certificates {
-    files: Mutex<Option<Files>>,
-    now: Mutex<Arc<ServerConfig>>,
+    files: Mutex<Files>,
+    now: Mutex<Now>,
     /// Of one that was made here.
     fingerprint: Option<String>,
 }
 
+/// What is in force.
+#[derive(Clone)]
+struct Now {
+    config: Arc<ServerConfig>,
+    /// `None`: clients are asked for no certificate.
+    clients: Option<Verifier>,
+}
+
 struct Files {
-    certificate: Again,
-    key: Again,
+    own: Own,
+    clients: Option<ClientSettings>,
+}
+
+/// Where the own certificate is from.
+enum Own {
+    Files { certificate: Again, key: Again },
+    Made(CertificateDer<'static>, PrivateKeyDer<'static>),
 }
 
 impl Certificates {
@@ -37,27 +47,36 @@ impl Certificates {
     /// # Errors
     /// What is wrong with which file.
     pub(crate) fn new(settings: TlsSettings, names: &[String]) -> Result<Certificates, Fault> {
-        match settings {
-            TlsSettings::Files { certificate, key } => {
-                let mut files = Files { certificate, key };
-                let now = Mutex::new(files.config()?);
-                Ok(Certificates { files: Mutex::new(Some(files)), now, fingerprint: None })
+        let TlsSettings { own, clients } = settings;
+        let (own, fingerprint) = match own {
+            OwnCertificate::Files { certificate, key } => (Own::Files { certificate, key }, None),
+            OwnCertificate::SelfSigned => {
+                let (certificate, key) = self_signed(names).map_err(|error| not_made(&error))?;
+                let fingerprint = hex(&sha256(&certificate));
+                (Own::Made(certificate, key), Some(fingerprint))
             }
-            TlsSettings::SelfSigned => {
-                let fault = |error: &dyn std::fmt::Display| {
-                    Fault::of("tls-self-signed").cause(format!("no certificate can be made: {error}"))
-                };
-                let (chain, key) = self_signed(names).map_err(|error| fault(&error))?;
-                let fingerprint = Some(fingerprint(&chain));
-                let config = config(vec![chain], key).map_err(|error| fault(&error))?;
-                Ok(Certificates { files: Mutex::default(), now: Mutex::new(config), fingerprint })
-            }
-        }
+        };
+        let mut files = Files { own, clients };
+        let now = Mutex::new(files.now()?);
+        Ok(Certificates { files: Mutex::new(files), now, fingerprint })
+    }
+
+    fn in_force(&self) -> Now {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What new connections are spoken to with.
     pub(crate) fn now(&self) -> Arc<ServerConfig> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.in_force().config
+    }
+
+    /// Whether a client's certificate is good now, by what is in force now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, certificate: &Certificate) -> Result<(), rustls::Error> {
+        let clients = self.in_force().clients;
+        certificate.check(&clients.ok_or(rustls::Error::NoCertificatesPresented)?)
     }
 
     /// Of a certificate that was made here, what tells it from others.
@@ -71,17 +90,38 @@ impl Certificates {
     /// What is wrong with which file: then those that were good before stay in force.
     pub(crate) fn reread(&self) -> Result<bool, Fault> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(files) = files.as_mut() else { return Ok(false) };
-        let config = files.config()?;
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        if matches!(files.own, Own::Made(..)) && files.clients.is_none() {
+            return Ok(false);
+        }
+        let now = files.now()?;
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
         Ok(true)
     }
 }
 
+fn not_made(error: &dyn std::fmt::Display) -> Fault {
+    Fault::of("tls-self-signed").cause(format!("no certificate can be made: {error}"))
+}
+
 impl Files {
-    fn config(&mut self) -> Result<Arc<ServerConfig>, Fault> {
+    fn now(&mut self) -> Result<Now, Fault> {
+        let clients = self.clients.as_mut().map(clients::verifier).transpose()?;
+        let config = self.own.config(clients.clone())?;
+        Ok(Now { config, clients })
+    }
+}
+
+impl Own {
+    fn config(&mut self, clients: Option<Verifier>) -> Result<Arc<ServerConfig>, Fault> {
         let (cert, tls_key) = ("tls-cert", "tls-key");
-        let text = read(&mut self.certificate).map_err(|error| Fault::of(cert).error(&error))?;
+        let (certificate, key) = match self {
+            Own::Files { certificate, key } => (certificate, key),
+            Own::Made(certificate, key) => {
+                let made = config(vec![certificate.clone()], key.clone_key(), clients);
+                return made.map_err(|error| not_made(&error));
+            }
+        };
+        let text = read(certificate).map_err(|error| Fault::of(cert).error(&error))?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| Fault::of(cert).cause(format!("it is no certificate: {error}")))?;
@@ -89,25 +129,15 @@ impl Files {
             let fault = Fault::of(cert).cause("there is no certificate in it");
             return Err(fault.remedy("name a PEM file with the certificate, and those above it behind it"));
         }
-        let text = read(&mut self.key).map_err(|error| Fault::of(tls_key).error(&error))?;
+        let text = read(key).map_err(|error| Fault::of(tls_key).error(&error))?;
         let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
             let fault = Fault::of(tls_key).cause(format!("it is no key: {error}"));
             fault.remedy("name a PEM file with the certificate's private key, without a passphrase")
         })?;
-        config(chain, key).map_err(|error| {
+        config(chain, key, clients).map_err(|error| {
             let fault = Fault::of(tls_key).cause(format!("it doesn't go with the certificate: {error}"));
             fault.remedy("name the key that this certificate was made for")
         })
-    }
-}
-
-fn read(open: &mut Again) -> io::Result<Vec<u8>> {
-    let file: File = open()?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"))),
-        false => Ok(bytes),
     }
 }
 
@@ -115,11 +145,15 @@ fn read(open: &mut Again) -> io::Result<Vec<u8>> {
 fn config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    clients: Option<Verifier>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(clients),
+    };
+    let mut config = builder.with_single_cert(chain, key)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(Arc::new(config))
 }
@@ -131,14 +165,11 @@ fn self_signed(names: &[String]) -> Result<(CertificateDer<'static>, PrivateKeyD
     Ok((certificate.der().clone(), key))
 }
 
-/// SHA-256 of a certificate, as digits.
-fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    hex(digest(&SHA256, certificate).as_ref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::tests::Ca;
+    use std::fs::File;
     use std::path::Path;
 
     fn again(path: &Path) -> Again {
@@ -159,7 +190,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
         let [certificate, key] = ["cert", "key"].map(|name| again(&folder.path().join(name)));
-        let certificates = Certificates::new(TlsSettings::Files { certificate, key }, &[]).unwrap();
+        let own = OwnCertificate::Files { certificate, key };
+        let certificates = Certificates::new(TlsSettings { own, clients: None }, &[]).unwrap();
         let first = certificates.now();
         write(folder.path());
         assert_eq!(certificates.reread(), Ok(true));
@@ -182,8 +214,26 @@ mod tests {
     #[test]
     fn one_that_is_made_here_has_a_fingerprint_and_nothing_to_read_again() {
         let names = ["localhost".to_string(), "192.0.2.7".to_string()];
-        let certificates = Certificates::new(TlsSettings::SelfSigned, &names).unwrap();
+        let own = || OwnCertificate::SelfSigned;
+        let certificates = Certificates::new(TlsSettings { own: own(), clients: None }, &names).unwrap();
         assert_eq!(certificates.fingerprint().map(str::len), Some(64));
         assert_eq!(certificates.reread(), Ok(false));
+        // Whom it believes may change all the same.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca");
+        let [ca, other] = ["one", "other"].map(Ca::new);
+        std::fs::write(&path, &ca.pem).unwrap();
+        let clients = Some(ClientSettings { ca: again(&path), crl: None });
+        let certificates = Certificates::new(TlsSettings { own: own(), clients }, &names).unwrap();
+        let client = Certificate::of(Some(&[ca.sign(7, 2100).der().clone()])).unwrap();
+        let digits = certificates.fingerprint().map(str::to_string);
+        assert!(certificates.check(&client).is_ok());
+        std::fs::write(&path, "mine").unwrap();
+        assert!(certificates.reread().is_err());
+        assert!(certificates.check(&client).is_ok(), "what is bad leaves the good ones in force");
+        std::fs::write(&path, &other.pem).unwrap();
+        assert_eq!(certificates.reread(), Ok(true));
+        assert!(certificates.check(&client).is_err());
+        assert_eq!(certificates.fingerprint().map(str::to_string), digits);
     }
 }

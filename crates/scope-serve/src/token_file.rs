@@ -42,6 +42,7 @@ impl TokenFile {
     fn of_tokens(&self, error: &TokensError) -> Fault {
         let remedy = match error {
             TokensError::Exists(_) => "choose another name, or revoke that one: wirescope token revoke NAME",
+            TokensError::Certified(_) => "revoke that one first: wirescope token revoke NAME",
             TokensError::None(_) => "see those that there are: wirescope token list",
             TokensError::Full => "revoke some: wirescope token revoke NAME",
             TokensError::Form(_) => "name a file that wirescope token add has made",

@@ -1,10 +1,12 @@
-//! Tokens: who may ask through the door to the network. What is kept of a token is its keyed hash, see decision 0028.
+//! Tokens: who may ask through the door to the network. What is kept of a token is its keyed hash, see decision 0028; of
+//! whoever has a client certificate in its place, that one's fingerprint, see decision 0029.
 //!
 //! ```text
 //! wirescope_3f9a...  (shown once: 256 random bits)  ─► BLAKE3, keyed by the file's own key ─► hash
 //! {"wirescope_tokens": 1, "key": "..", "tokens": [
 //!  {"id": "5d0c..", "name": "noc", "role": "viewer", "hash": "..", "created_ns": 1795206665000000000,
-//!   "expires_ns": null, "filter": null, "instance": null}]}
+//!   "expires_ns": null, "filter": null, "instance": null},
+//!  {"id": "90be..", "name": "grafana", "role": "viewer", "certificate": "..", ...}]}      SHA-256 of the certificate (DER)
 //! ```
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,7 +29,22 @@ const ID_BYTES: usize = 8;
 const VERSION: u64 = 1;
 const VERSION_KEY: &str = "wirescope_tokens";
 
-/// What is kept of one token.
+/// Bytes of a certificate's fingerprint.
+pub const FINGERPRINT_BYTES: usize = 32;
+
+/// The SHA-256 of a certificate (DER).
+pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// By what a request says whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// By a token with this keyed hash.
+    Token([u8; blake3::OUT_LEN]),
+    /// By the client certificate of its connection.
+    Certificate(Fingerprint),
+}
+
+/// What is kept of one token, or of one client certificate in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Its own, never used again: a new token of the same name has another one.
@@ -44,7 +61,7 @@ pub struct Token {
     pub filter: Option<String>,
     /// The instance that may be asked; `None`: all.
     pub instance: Option<String>,
-    hash: [u8; blake3::OUT_LEN],
+    proof: Proof,
 }
 
 /// A token that is to be made.
@@ -71,6 +88,9 @@ pub enum TokensError {
     /// None has this name.
     #[error("there is no token '{0}'")]
     None(String),
+    /// Another one has this certificate.
+    #[error("that certificate is the one of '{0}' already")]
+    Certified(String),
     /// There are as many as there may be.
     #[error("there are {TOKENS_MAX} tokens already")]
     Full,
@@ -120,6 +140,11 @@ impl Tokens {
             if tokens.get(&token.name).is_some() {
                 return Err(bad(&format!("two are called '{}'", token.name)));
             }
+            if let Proof::Certificate(fingerprint) = &token.proof
+                && let Some(other) = tokens.of_certificate(fingerprint)
+            {
+                return Err(bad(&format!("'{}' and '{}' have one certificate", other.name, token.name)));
+            }
             tokens.all.push(token);
         }
         Ok(tokens)
@@ -128,8 +153,12 @@ impl Tokens {
     /// As a file has it.
     pub fn write(&self) -> Vec<u8> {
         let token = |token: &Token| {
+            let (key, digits) = match &token.proof {
+                Proof::Token(hash) => ("hash", hex(hash)),
+                Proof::Certificate(fingerprint) => ("certificate", hex(fingerprint)),
+            };
             json!({
-                "id": token.id, "name": token.name, "role": token.role.word(), "hash": hex(&token.hash),
+                "id": token.id, "name": token.name, "role": token.role.word(), key: digits,
                 "created_ns": token.created_ns, "expires_ns": token.expires_ns, "filter": token.filter,
                 "instance": token.instance,
             })
@@ -153,13 +182,34 @@ impl Tokens {
     /// # Errors
     /// The name is taken, or there is no room.
     pub fn add(&mut self, new: NewToken, now_ns: i64) -> Result<String, TokensError> {
+        let said = format!("{TOKEN_PREFIX}{}", hex(&random::<SECRET_BYTES>()?));
+        self.put(new, Proof::Token(self.hash(&said)), now_ns)?;
+        Ok(said)
+    }
+
+    /// Names whoever has this client certificate.
+    ///
+    /// # Errors
+    /// The name is taken, the certificate is somebody's, or there is no room.
+    pub fn add_certificate(
+        &mut self,
+        new: NewToken,
+        fingerprint: Fingerprint,
+        now_ns: i64,
+    ) -> Result<(), TokensError> {
+        if let Some(token) = self.of_certificate(&fingerprint) {
+            return Err(TokensError::Certified(token.name.clone()));
+        }
+        self.put(new, Proof::Certificate(fingerprint), now_ns)
+    }
+
+    fn put(&mut self, new: NewToken, proof: Proof, now_ns: i64) -> Result<(), TokensError> {
         if self.get(&new.name).is_some() {
             return Err(TokensError::Exists(new.name));
         }
         if self.all.len() >= TOKENS_MAX {
             return Err(TokensError::Full);
         }
-        let said = format!("{TOKEN_PREFIX}{}", hex(&random::<SECRET_BYTES>()?));
         let NewToken { name, role, expires_ns, filter, instance } = new;
         self.all.push(Token {
             id: hex(&random::<ID_BYTES>()?),
@@ -169,9 +219,9 @@ impl Tokens {
             expires_ns,
             filter,
             instance,
-            hash: self.hash(&said),
+            proof,
         });
-        Ok(said)
+        Ok(())
     }
 
     /// Removes one.
@@ -190,11 +240,23 @@ impl Tokens {
         let hash = blake3::Hash::from_bytes(self.hash(said));
         let mut found = None;
         for token in &self.all {
-            if hash == blake3::Hash::from_bytes(token.hash) {
+            if let Proof::Token(kept) = token.proof
+                && hash == blake3::Hash::from_bytes(kept)
+            {
                 found = Some(token);
             }
         }
-        found.filter(|token| token.expires_ns.is_none_or(|expires_ns| now_ns < expires_ns))
+        found.filter(|token| token.is_good(now_ns))
+    }
+
+    /// Whose client certificate that is, also where it is no good any more. A fingerprint is no secret.
+    pub fn of_certificate(&self, fingerprint: &Fingerprint) -> Option<&Token> {
+        self.all.iter().find(|token| token.proof == Proof::Certificate(*fingerprint))
+    }
+
+    /// Whether this one stands there still, unchanged, and is good.
+    pub fn has(&self, token: &Token, now_ns: i64) -> bool {
+        token.is_good(now_ns) && self.all.contains(token)
     }
 
     fn hash(&self, said: &str) -> [u8; blake3::OUT_LEN] {
@@ -207,12 +269,26 @@ impl Token {
     pub fn identity(&self) -> Identity {
         Identity { name: self.name.clone(), role: self.role, filter: self.filter.clone() }
     }
+
+    /// Whether it hasn't expired.
+    pub fn is_good(&self, now_ns: i64) -> bool {
+        self.expires_ns.is_none_or(|expires_ns| now_ns < expires_ns)
+    }
+
+    /// The SHA-256 of the client certificate that stands in the place of a token, as digits.
+    pub fn certificate(&self) -> Option<String> {
+        match &self.proof {
+            Proof::Token(_) => None,
+            Proof::Certificate(fingerprint) => Some(hex(fingerprint)),
+        }
+    }
 }
 
 fn token(value: &Value) -> Result<Token, &'static str> {
     let text = |key: &str| value[key].as_str().map(str::to_string);
     let known =
-        ["id", "name", "role", "hash", "created_ns", "expires_ns", "filter", "instance"].map(str::to_string);
+        ["id", "name", "role", "hash", "certificate", "created_ns", "expires_ns", "filter", "instance"]
+            .map(str::to_string);
     if value.as_object().is_none_or(|object| object.keys().any(|key| !known.contains(key))) {
         return Err("it has a key that isn't known here");
     }
@@ -226,6 +302,14 @@ fn token(value: &Value) -> Result<Token, &'static str> {
         Value::Null => None,
         ns => Some(ns.as_i64().ok_or("its end is no time")?),
     };
+    let proof = match (&value["hash"], &value["certificate"]) {
+        (Value::String(digits), Value::Null) => unhex(digits).map(Proof::Token).ok_or("it has no hash")?,
+        (Value::Null, Value::String(digits)) => {
+            unhex(digits).map(Proof::Certificate).ok_or("its certificate is none")?
+        }
+        (Value::Null, _) => return Err("it has no hash"),
+        _ => return Err("it has a hash and a certificate"),
+    };
     let token = Token {
         id: text("id").filter(|id| is_name(id)).ok_or("it has no id")?,
         name: text("name").filter(|name| is_name(name)).ok_or("it has no name")?,
@@ -234,7 +318,7 @@ fn token(value: &Value) -> Result<Token, &'static str> {
         expires_ns,
         filter: optional("filter")?,
         instance: optional("instance")?,
-        hash: value["hash"].as_str().and_then(unhex).ok_or("it has no hash")?,
+        proof,
     };
     if token.filter.as_ref().is_some_and(|filter| filter.len() > FILTER_BYTES_MAX) {
         return Err("its filter is too long");
@@ -252,7 +336,7 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES], TokensError> {
 }
 
 /// Bytes as digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -314,6 +398,47 @@ mod tests {
         assert_ne!(tokens.find(&again, 9).unwrap().id, id);
         // A token of one file is none of another.
         assert_eq!(name(&Tokens::new().unwrap(), &again, 9), None);
+    }
+
+    #[test]
+    fn a_certificate_is_one_persons_and_no_token() {
+        let mut tokens = Tokens::new().unwrap();
+        let said = tokens.add(new("one"), 5).unwrap();
+        let [mine, other] = [[7; FINGERPRINT_BYTES], [8; FINGERPRINT_BYTES]];
+        tokens.add_certificate(NewToken { expires_ns: Some(100), ..new("two") }, mine, 6).unwrap();
+        let refused =
+            |name: &str, fingerprint| tokens.clone().add_certificate(new(name), fingerprint, 7).unwrap_err();
+        assert_eq!(refused("three", mine), TokensError::Certified("two".to_string()));
+        assert_eq!(refused("one", other), TokensError::Exists("one".to_string()));
+        let file = tokens.write();
+        let mut read = Tokens::read(&file).unwrap();
+        assert_eq!(read, tokens);
+        let token = read.of_certificate(&mine).unwrap().clone();
+        assert_eq!((token.name.as_str(), token.certificate()), ("two", Some("07".repeat(32))));
+        assert!(read.of_certificate(&other).is_none());
+        assert!(read.find(&"07".repeat(32), 0).is_none() && read.find(&said, 0).is_some());
+        assert!(read.has(&token, 99) && !read.has(&token, 100));
+        read.revoke("two").unwrap();
+        assert!(!read.has(&token, 99) && read.of_certificate(&mine).is_none());
+        // The same again is another one.
+        read.add_certificate(new("two"), mine, 8).unwrap();
+        assert!(!read.has(&token, 99) && read.has(&read.all()[1].clone(), i64::MAX));
+        let good: Value = serde_json::from_slice(&file).unwrap();
+        for (key, value, told) in [
+            ("hash", good["tokens"][0]["hash"].clone(), "it has a hash and a certificate"),
+            ("certificate", json!("07"), "its certificate is none"),
+            ("certificate", json!(7), "it has no hash"),
+        ] {
+            let mut file = good.clone();
+            file["tokens"][1][key] = value;
+            let error = Tokens::read(file.to_string().as_bytes()).unwrap_err().to_string();
+            assert_eq!(error, format!("it is no file of tokens: token 1: {told}"), "{key}");
+        }
+        let mut twice = good.clone();
+        twice["tokens"][0] = good["tokens"][1].clone();
+        twice["tokens"][0]["name"] = json!("one");
+        let error = Tokens::read(twice.to_string().as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("'one' and 'two' have one certificate"), "{error}");
     }
 
     #[test]

@@ -624,6 +624,12 @@ pub struct RunArgs {
     /// Make a certificate for --listen at the start, for a first try
     #[arg(long, help_heading = "Control")]
     pub tls_self_signed: bool,
+    /// The certificates, as PEM, that may have signed those of clients of --listen
+    #[arg(long, value_name = "FILE", help_heading = "Control", value_hint = ValueHint::FilePath)]
+    pub tls_client_ca: Option<PathBuf>,
+    /// The lists (CRLs), as PEM, of clients' certificates that were revoked
+    #[arg(long, value_name = "FILE", help_heading = "Control", value_hint = ValueHint::FilePath)]
+    pub tls_client_crl: Option<PathBuf>,
     /// A name by which --listen may be asked, besides localhost and its address
     ///
     /// May be given several times.

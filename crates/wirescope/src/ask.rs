@@ -10,11 +10,11 @@ use crate::plan::places::STDOUT;
 use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, print_text, told};
 use http::Method;
-use scope_api::Trust;
-use scope_api::client::{AskError, Client, encoded};
+use scope_api::client::{AskError, Client, Credentials, encoded};
 use scope_api::find::instances;
 use scope_api::fire::Fire;
 use scope_api::trigger::Trigger;
+use scope_api::trust::{BadCertificate, OwnCertificate, Trust};
 use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::printable::{json_line, shell_word};
 use serde_json::Value;
@@ -335,9 +335,9 @@ fn client(args: &AskArgs) -> Result<Client, NoResult> {
 /// # Errors
 /// What is named can't be meant.
 pub fn named(control: Option<&Path>, door_args: &DoorArgs) -> Result<Option<Client>, Fault> {
-    match (&door_args.url, &door_args.token_file, control) {
-        (Some(url), Some(file), _) => door(door_args, url, file).map(Some),
-        (.., path) => path.map(unix).transpose(),
+    match &door_args.url {
+        Some(url) => door(door_args, url).map(Some),
+        None => control.map(unix).transpose(),
     }
 }
 
@@ -346,11 +346,32 @@ fn unix(path: &Path) -> Result<Client, Fault> {
 }
 
 /// The client of a door to the network.
-fn door(args: &DoorArgs, url: &str, file: &Path) -> Result<Client, Fault> {
+fn door(args: &DoorArgs, url: &str) -> Result<Client, Fault> {
     let of_file = |key: &'static str, path: &Path, error: &io::Error| {
         Fault::of(key).with_value(path.to_string_lossy()).error(error)
     };
-    let token = std::fs::read_to_string(file).map_err(|error| of_file("token-file", file, &error))?;
+    let token = match &args.token_file {
+        Some(file) => {
+            Some(std::fs::read_to_string(file).map_err(|error| of_file("token-file", file, &error))?)
+        }
+        None => None,
+    };
+    let token = token.as_deref().map(|text| text.lines().next().unwrap_or_default());
+    let own = match (&args.tls_client_cert, &args.tls_client_key) {
+        (Some(certificate), Some(key)) => Some(own_certificate(certificate, key, of_file)?),
+        _ => None,
+    };
+    let credentials = match (token, &own) {
+        (Some(token), None) => Credentials::Token(token),
+        (None, Some(own)) => Credentials::Certificate(own),
+        (Some(token), Some(own)) => Credentials::Both(token, own),
+        (None, None) => {
+            let fault = Fault::of("url").with_value(url).cause("nothing says who asks").missing();
+            let file = |key| Setting::of(key).example("FILE");
+            let (token, cert, key) = (file("token-file"), file("tls-client-cert"), file("tls-client-key"));
+            return Err(fault.remedy(sentence!["give ", token, ", or ", cert, " and ", key]));
+        }
+    };
     let trust = match &args.tls_fingerprint {
         Some(text) => Trust::fingerprint(text).ok_or_else(|| {
             let fault = Fault::of("tls-fingerprint").with_value(text).cause("it is no SHA-256");
@@ -365,7 +386,7 @@ fn door(args: &DoorArgs, url: &str, file: &Path) -> Result<Client, Fault> {
             }
         }
     };
-    Client::url(url, token.lines().next().unwrap_or_default(), &trust).map_err(|error| {
+    Client::url(url, credentials, &trust).map_err(|error| {
         let fault = Fault::of("url").with_value(url).cause(error.to_string());
         fault.remedy(sentence![
             "write e.g. https://scope:8443; certificates to be believed are named by ",
@@ -373,6 +394,27 @@ fn door(args: &DoorArgs, url: &str, file: &Path) -> Result<Client, Fault> {
             " or ",
             Setting::of("tls-fingerprint").example("DIGITS")
         ])
+    })
+}
+
+/// The certificate by which this command says who asks.
+fn own_certificate(
+    certificate: &Path,
+    key: &Path,
+    of_file: impl Fn(&'static str, &Path, &io::Error) -> Fault,
+) -> Result<OwnCertificate, Fault> {
+    let (of_cert, of_key) = ("tls-client-cert", "tls-client-key");
+    let text = std::fs::read(certificate).map_err(|error| of_file(of_cert, certificate, &error))?;
+    let key_text = std::fs::read(key).map_err(|error| of_file(of_key, key, &error))?;
+    OwnCertificate::read(&text, &key_text).map_err(|bad| match bad {
+        BadCertificate::Certificate(cause) => {
+            let fault = Fault::of(of_cert).with_value(certificate.to_string_lossy()).cause(cause);
+            fault.remedy("name a PEM file with your certificate, and those above it behind it")
+        }
+        BadCertificate::Key(cause) => {
+            let fault = Fault::of(of_key).with_value(key.to_string_lossy()).cause(cause);
+            fault.remedy("name a PEM file with the key of your certificate, without a passphrase")
+        }
     })
 }
 

@@ -341,6 +341,10 @@ Examples:
   wirescope token add --role analyst --name shop \\
       --filter 'net 10.7.0.0/16' --tokens /etc/wirescope/tokens
 
+  # whoever has this certificate, at a door with --tls-client-ca
+  wirescope token add --role viewer --name kiosk \\
+      --certificate kiosk.pem --tokens /etc/wirescope/tokens
+
   wirescope token list --tokens /etc/wirescope/tokens
   wirescope token revoke shop --tokens /etc/wirescope/tokens
 ";

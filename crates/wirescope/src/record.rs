@@ -6,11 +6,10 @@ use crate::devices;
 use crate::plan::Planned;
 use crate::plan::faults::of_engine;
 use crate::speech::{Level, say};
-use crate::watch::Teller;
+use crate::watch::{Teller, send};
 use crate::words;
 use scope_door::{Gathered, Settings};
-use scope_engine::control::Unsent;
-use scope_engine::{Control, Order, Refusal, RunPlan, Summary, Watch, Which};
+use scope_engine::{Control, Order, RunPlan, Summary, Watch, Which};
 use scope_fault::Fault;
 use scope_rights::User;
 use scope_source::afpacket::settings::link_speed;
@@ -73,7 +72,7 @@ pub fn record(mut planned: Planned, control: &Arc<Control>, beside: &BesideHandl
         gathered: planned.run.fixed.control.as_ref().map_or_else(Gathered::default, |_| devices::gather()),
     };
     let teller = Teller::new(planned.verbose, words::ready(&planned.run)).with_door(control, door);
-    let teller = teller.with_beside(beside_words, beside);
+    let teller = teller.with_beside(beside_words, beside, control);
     if planned.verbose {
         teller.note("configuration of this run:");
         for line in planned.run.fixed.config.lines() {
@@ -157,14 +156,6 @@ fn listen(
         }
     })?;
     Ok(wake)
-}
-
-/// Sends an order of a signal. What comes of it the run says itself; here only what it didn't take, behind
-/// `place`. A run that has ended refuses by having ended.
-fn send(control: &Control, order: Order, place: &str) {
-    if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
-        say(Level::Warning, &format!("{place}: {refusal}"));
-    }
 }
 
 fn ring_words(planned: &Planned) -> String {

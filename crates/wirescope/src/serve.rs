@@ -13,7 +13,9 @@ use scope_engine::reread::Reread;
 use scope_fault::{Fault, Setting, sentence};
 use scope_rights::User;
 use scope_serve::door::{Tell, Told, tell};
-use scope_serve::{Again, Bounds, Door, Instance, Settings, TlsSettings, last_use};
+use scope_serve::{
+    Again, Bounds, ClientSettings, Door, Instance, OwnCertificate, Settings, TlsSettings, last_use,
+};
 use scope_spelling::values::parse_count;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -93,7 +95,14 @@ fn plan(args: &ServeArgs) -> Result<Planned, Vec<Fault>> {
         connections: count("connections", &args.connections, CONNECTIONS_MAX) as usize,
         requests_per_s: count("requests-per-s", &args.requests_per_s, REQUESTS_MAX) as u32,
     };
-    let tls = tls(args.tls_cert.as_deref(), args.tls_key.as_deref(), args.tls_self_signed);
+    let flags = TlsFlags {
+        cert: args.tls_cert.as_deref(),
+        key: args.tls_key.as_deref(),
+        self_signed: args.tls_self_signed,
+        client_ca: args.tls_client_ca.as_deref(),
+        client_crl: args.tls_client_crl.as_deref(),
+    };
+    let tls = tls(&flags);
     let tls = tls.map_err(|fault| faults.push(fault)).unwrap_or_default();
     for host in &args.host {
         if host.is_empty() || host.contains(['/', ':', '@']) || host.contains(char::is_whitespace) {
@@ -107,11 +116,42 @@ fn plan(args: &ServeArgs) -> Result<Planned, Vec<Fault>> {
     }
 }
 
-/// What the three flags of TLS come to.
+/// The flags of TLS, of a door or of a run that begins one.
+#[derive(Debug)]
+pub struct TlsFlags<'a> {
+    /// `--tls-cert`
+    pub cert: Option<&'a Path>,
+    /// `--tls-key`
+    pub key: Option<&'a Path>,
+    /// `--tls-self-signed`
+    pub self_signed: bool,
+    /// `--tls-client-ca`
+    pub client_ca: Option<&'a Path>,
+    /// `--tls-client-crl`
+    pub client_crl: Option<&'a Path>,
+}
+
+/// What the flags of TLS come to.
 ///
 /// # Errors
 /// They don't go together.
-pub fn tls(cert: Option<&Path>, key: Option<&Path>, self_signed: bool) -> Result<Option<Tls>, Fault> {
+pub fn tls(flags: &TlsFlags<'_>) -> Result<Option<Tls>, Fault> {
+    let TlsFlags { cert, key, self_signed, client_ca, client_crl } = *flags;
+    if client_crl.is_some() && client_ca.is_none() {
+        let fault = Fault::of("tls-client-crl").cause("clients have no certificates that could be revoked");
+        let remedy = sentence!["name who signs them: ", Setting::of("tls-client-ca").example("FILE")];
+        return Err(fault.remedy(remedy));
+    }
+    let tls = own_certificate(cert, key, self_signed)?;
+    if client_ca.is_some() && tls.is_none() {
+        let fault = Fault::of("tls-client-ca").cause("without TLS clients have no certificates");
+        let (cert, key) = (Setting::of("tls-cert").example("FILE"), Setting::of("tls-key").example("FILE"));
+        return Err(fault.remedy(sentence!["give the door one of its own: ", cert, " and ", key]));
+    }
+    Ok(tls)
+}
+
+fn own_certificate(cert: Option<&Path>, key: Option<&Path>, self_signed: bool) -> Result<Option<Tls>, Fault> {
     let both = || {
         let (cert, key) = (Setting::of("tls-cert").example("FILE"), Setting::of("tls-key").example("FILE"));
         sentence!["give both: ", cert, " and ", key]
@@ -164,14 +204,22 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
         let path = last_use::path(&args.tokens);
         say(Level::Warning, &format!("{}: {error}: when tokens were used last isn't noted", path.display()));
     });
-    let tls = match (tls, &args.tls_cert, &args.tls_key) {
-        (Some(Tls::SelfSigned), ..) => Some(TlsSettings::SelfSigned),
-        (Some(Tls::Files), Some(certificate), Some(key)) => Some(TlsSettings::Files {
+    let own = match (tls, &args.tls_cert, &args.tls_key) {
+        (Some(Tls::SelfSigned), ..) => Some(OwnCertificate::SelfSigned),
+        (Some(Tls::Files), Some(certificate), Some(key)) => Some(OwnCertificate::Files {
             certificate: again("tls-cert", certificate)?,
             key: again("tls-key", key)?,
         }),
         _ => None,
     };
+    let clients = match &args.tls_client_ca {
+        Some(ca) => Some(ClientSettings {
+            ca: again("tls-client-ca", ca)?,
+            crl: args.tls_client_crl.as_deref().map(|crl| again("tls-client-crl", crl)).transpose()?,
+        }),
+        None => None,
+    };
+    let tls = own.map(|own| TlsSettings { own, clients });
     let names: Vec<String> = instances.iter().map(|instance| instance.name.clone()).collect();
     let hosts = args.host.clone();
     let settings = Settings { instances, listen, hosts, tokens, used: used.ok(), tls, bounds };

@@ -1,4 +1,5 @@
-//! `wirescope token`: tokens for doors to the network are made, listed and revoked, in their file and by nobody else.
+//! `wirescope token`: tokens for doors to the network, and whose which client certificate is: made, listed and revoked, in
+//! their file and by nobody else.
 
 use crate::args::{TokenAddArgs, TokenVerb};
 use crate::{NoResult, told};
@@ -10,7 +11,8 @@ use scope_fault::{Fault, Subject};
 use scope_filter::{Filter, VlanRule};
 use scope_packet::LinkType;
 use scope_serve::last_use;
-use scope_serve::{NewToken, Token, TokenFile};
+use scope_serve::tokens::{Fingerprint, hex};
+use scope_serve::{NewToken, Token, TokenFile, fingerprint_of_pem};
 use scope_spelling::moment::Here;
 use scope_spelling::printable::json_line;
 use scope_spelling::time::iso;
@@ -65,12 +67,31 @@ fn add(args: &TokenAddArgs) -> Result<String, NoResult> {
             );
         }
     }
+    let certificate = args.certificate.as_deref().and_then(|path| match certificate(path) {
+        Ok(fingerprint) => Some(fingerprint),
+        Err(fault) => {
+            faults.push(fault);
+            None
+        }
+    });
     let Some(role) = role.filter(|_| faults.is_empty()) else { return Err(NoResult::Refused(faults)) };
     let (name, filter, instance) = (args.name.clone(), args.filter.clone(), args.instance.clone());
     let new = NewToken { name, role, expires_ns, filter, instance };
     let file = TokenFile::at(&args.tokens).map_err(refused)?;
-    let said = file.change(|tokens| tokens.add(new, now_ns)).map_err(refused)?;
-    Ok(format!("{said}\n"))
+    let Some(fingerprint) = certificate else {
+        let said = file.change(|tokens| tokens.add(new, now_ns)).map_err(refused)?;
+        return Ok(format!("{said}\n"));
+    };
+    file.change(|tokens| tokens.add_certificate(new, fingerprint, now_ns)).map_err(refused)?;
+    Ok(format!("{}: {role}, by the certificate with SHA-256 {}\n", args.name, hex(&fingerprint)))
+}
+
+fn certificate(path: &Path) -> Result<Fingerprint, Fault> {
+    let fault = || Fault::of("certificate").with_value(path.to_string_lossy());
+    let text = std::fs::read(path).map_err(|error| fault().error(&error))?;
+    fingerprint_of_pem(&text).map_err(|cause| {
+        fault().cause(cause).remedy("name the PEM file with the client's certificate, first")
+    })
 }
 
 /// A time behind now: as a duration from now on, or as a time.
@@ -115,7 +136,7 @@ fn list(path: &Path, is_json: bool) -> Result<String, Fault> {
             json!({
                 "id": token.id, "name": token.name, "role": token.role.word(), "created": iso(token.created_ns),
                 "expires": time(token.expires_ns), "expired": is_over(token), "filter": token.filter,
-                "instance": token.instance, "last_use": time(uses.get(&token.id).copied()),
+                "instance": token.instance, "kind": kind(token), "certificate": token.certificate(), "last_use": time(uses.get(&token.id).copied()),
             })
         };
         let tokens: Vec<Value> = tokens.all().iter().map(token).collect();
@@ -131,10 +152,17 @@ fn list(path: &Path, is_json: bool) -> Result<String, Fault> {
         };
         let filter = token.filter.as_ref().map_or(String::new(), |filter| format!(", only '{filter}'"));
         let instance = token.instance.as_ref().map_or(String::new(), |name| format!(", at {name}"));
-        format!("{}: {}{filter}{instance}{expires}, {used}\n", token.name, token.role)
+        let certificate =
+            token.certificate().map_or(String::new(), |digits| format!(", certificate SHA-256 {digits}"));
+        format!("{}: {}{filter}{instance}{expires}, {used}{certificate}\n", token.name, token.role)
     };
     let lines: String = tokens.all().iter().map(line).collect();
     Ok(if lines.is_empty() { "no tokens\n".to_string() } else { lines })
+}
+
+/// By what somebody says who it is.
+fn kind(token: &Token) -> &'static str {
+    if token.certificate().is_some() { "certificate" } else { "token" }
 }
 
 fn revoke(name: &str, path: &Path) -> Result<String, Fault> {

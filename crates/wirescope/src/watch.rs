@@ -6,9 +6,10 @@ use crate::speech::{self, Level, say};
 use crate::words;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use scope_door::{Door, Settings};
+use scope_engine::control::Unsent;
 use scope_engine::service::Service;
 use scope_engine::socket::Socket;
-use scope_engine::{Control, DumpSummary, Opening, Status, TriggerStatus, Watch};
+use scope_engine::{Control, DumpSummary, Opening, Order, Refusal, Status, TriggerStatus, Watch};
 use scope_events::event;
 use scope_fault::Fault;
 use scope_rights::Rights;
@@ -43,7 +44,7 @@ pub struct Teller {
     doorway: Mutex<Option<(Arc<Control>, Settings)>>,
     door: Mutex<Option<Door>>,
     /// The words of the door to the network that the run begins, and how that stands.
-    beside: Option<(Vec<OsString>, BesideHandle)>,
+    beside: Option<(Vec<OsString>, BesideHandle, Arc<Control>)>,
     begun: Mutex<Option<Beside>>,
 }
 
@@ -54,6 +55,14 @@ struct Shown {
     progress_told: Instant,
     /// Seconds of the run at the next plain status line.
     next_plain_s: f64,
+}
+
+/// Sends an order that nobody waits for. What comes of it the run says itself; here only what it didn't take, behind
+/// `place`. A run that has ended refuses by having ended.
+pub fn send(control: &Control, order: Order, place: &str) {
+    if let Err(Unsent { refusal: refusal @ Refusal::Busy, .. }) = control.send(order) {
+        say(Level::Warning, &format!("{place}: {refusal}"));
+    }
 }
 
 impl Teller {
@@ -87,9 +96,14 @@ impl Teller {
         }
     }
 
-    /// The same, which begins a door to the network with these words.
-    pub fn with_beside(self, words: Option<Vec<OsString>>, handle: &BesideHandle) -> Teller {
-        Teller { beside: words.map(|words| (words, handle.clone())), ..self }
+    /// The same, which begins a door to the network with these words; that it ended is noted in the run's log.
+    pub fn with_beside(
+        self,
+        words: Option<Vec<OsString>>,
+        handle: &BesideHandle,
+        control: &Arc<Control>,
+    ) -> Teller {
+        Teller { beside: words.map(|words| (words, handle.clone(), control.clone())), ..self }
     }
 
     /// The same, which others can ask at the run's control socket, if it has one.
@@ -199,9 +213,11 @@ impl Watch for Teller {
     }
 
     fn bound(&self, socket: &Socket) -> Result<(), Fault> {
-        let Some((words, handle)) = &self.beside else { return Ok(()) };
-        let died = || {
+        let Some((words, handle, control)) = &self.beside else { return Ok(()) };
+        let control = control.clone();
+        let died = move || {
             say(Level::Error, "wirescope: the door to the network has ended; the run goes on without it");
+            send(&control, Order::NoteDoorEnded, "the end of the door: not noted in the log");
         };
         let begun = handle.begin(socket.path(), words, died)?;
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);

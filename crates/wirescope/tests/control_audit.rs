@@ -75,7 +75,8 @@ fn what_is_refused_for_its_rate_or_its_path_is_a_line_too() {
     assert!(limited >= 1, "{:?}", lines(&running.place.out()));
     wait_until("to be asked again", || running.post("triggers/pro%00be/fire", "").status == 400);
     let noted = lines(&running.place.out());
-    let bad = noted.iter().find(|line| line["path"] == "/api/v1/triggers/pro%00be/fire" && line["status"] == 400);
+    let bad =
+        noted.iter().find(|line| line["path"] == "/api/v1/triggers/pro%00be/fire" && line["status"] == 400);
     assert!(bad.is_some(), "{noted:?}");
     running.started.signal(libc::SIGINT);
     running.started.finish(LIMIT);

@@ -17,7 +17,10 @@ fn a_change_holds_when_it_is_answered_and_leaves_what_it_does_not_name() {
     ordered(&["triggers", "change", "probe", "--before", "7s"]);
     ordered(&["triggers", "change", "probe", "--after", "3s"]);
     let probe = running.get("triggers/probe").body;
-    assert_eq!((&probe["before_ns"], &probe["after_ns"]), (&json!(7_000_000_000i64), &json!(3_000_000_000i64)));
+    assert_eq!(
+        (&probe["before_ns"], &probe["after_ns"]),
+        (&json!(7_000_000_000i64), &json!(3_000_000_000i64))
+    );
     ordered(&["triggers", "add", "t1", "--filter", "tcp port 80"]);
     ordered(&["triggers", "change", "t1", "--filter", "tcp port 81"]);
     assert_eq!(running.get("triggers/t1").body["filter"], "tcp port 81");
@@ -95,15 +98,24 @@ fn a_file_of_a_dump_is_asked_for_by_its_link_type() {
     let running = Running::new(&[]);
     let fired = running.post("fire", r#"{"wait": true}"#);
     assert_eq!(fired.status, 200, "{fired:?}");
-    let file = |link_type: &str| running.get(&format!("dumps/{}/file?link_type={link_type}", fired.body["id"]));
+    let file =
+        |link_type: &str| running.get(&format!("dumps/{}/file?link_type={link_type}", fired.body["id"]));
     let whole = running.get(&format!("dumps/{}/file", fired.body["id"]));
     for link_type in ["ETHERNET", "ethernet"] {
-        assert_eq!((file(link_type).status, file(link_type).bytes), (200, whole.bytes.clone()), "{link_type}");
+        assert_eq!(
+            (file(link_type).status, file(link_type).bytes),
+            (200, whole.bytes.clone()),
+            "{link_type}"
+        );
     }
     assert_eq!(file("RAW").status, 404);
     for link_type in ["", "1x", "..%2Fx", "%00"] {
         let heard = file(link_type);
-        assert_eq!((heard.status, &heard.body["faults"][0]["place"]), (400, &json!("link_type")), "{heard:?}");
+        assert_eq!(
+            (heard.status, &heard.body["faults"][0]["place"]),
+            (400, &json!("link_type")),
+            "{heard:?}"
+        );
     }
     running.end();
 }
@@ -131,7 +143,12 @@ fn a_run_without_a_store_says_that_its_ring_has_recycled() {
     let missing = || running.get("packets?from=-1h&count=true").body["missing"].clone();
     let reasons = || -> Vec<String> {
         let missing = missing();
-        missing.as_array().into_iter().flatten().map(|gap| gap["reason"].as_str().unwrap().to_string()).collect()
+        missing
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|gap| gap["reason"].as_str().unwrap().to_string())
+            .collect()
     };
     wait_until("the ring to turn", || reasons().iter().any(|reason| reason == "evicted"));
     assert!(!reasons().iter().any(|reason| reason == "deleted"), "{:?}", reasons());

@@ -477,6 +477,11 @@ fn a_run_begins_a_door_that_ends_with_it_and_goes_on_without_it() {
         command.arg(running.socket());
         finish(command).code() == Some(0)
     });
+    let log = running.place.out().join("wirescope.jsonl");
+    wait_until("a line of the log", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.matches("\"event\":\"door_ended\"").count() == 1
+    });
     running.started.signal(libc::SIGINT);
     let Running { place, started } = running;
     let done = started.finish(LIMIT);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct DoorArgs {
     /// A door to the network in its place, such as https://scope:8443, or https://scope:8443/api/v1/instances/NAME
-    #[arg(long, value_name = "URL", conflicts_with = "control", requires = "token_file")]
+    #[arg(long, value_name = "URL", conflicts_with = "control")]
     pub url: Option<String>,
     /// The file with the token for it; its first line is the token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "url")]
@@ -20,6 +20,12 @@ pub struct DoorArgs {
     /// The SHA-256 of the certificate of --url, whoever has signed it
     #[arg(long, value_name = "DIGITS", requires = "url", conflicts_with = "tls_ca")]
     pub tls_fingerprint: Option<String>,
+    /// The client certificate that says who asks, in the place of a token, as PEM
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "url", requires = "tls_client_key")]
+    pub tls_client_cert: Option<PathBuf>,
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "url", requires = "tls_client_cert")]
+    pub tls_client_key: Option<PathBuf>,
 }
 
 /// Which running instance is asked.
@@ -58,6 +64,13 @@ pub struct ServeArgs {
     /// Make a certificate at the start, for a first try; its fingerprint is printed
     #[arg(long)]
     pub tls_self_signed: bool,
+    /// The certificates, as PEM, that may have signed those of clients: such a certificate can say who asks, in the place
+    /// of a token; read again on SIGHUP
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_client_ca: Option<PathBuf>,
+    /// The lists (CRLs), as PEM, of clients' certificates that were revoked, one of each CA; read again on SIGHUP
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tls_client_crl: Option<PathBuf>,
     /// A name by which it may be asked, besides localhost and its address; may be given several times
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub host: Vec<String>,
@@ -85,7 +98,7 @@ pub struct ServeArgs {
 /// `wirescope token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
-    /// Make a token, and print it; it is shown once
+    /// Make a token, and print it, once; or name whose a client certificate is
     #[command(after_help = help::TOKEN_EXAMPLES)]
     Add(TokenAddArgs),
     /// List the tokens, with their last use
@@ -98,7 +111,7 @@ pub enum TokenVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token: from the next request on it is no good
+    /// Revoke a token, or a client certificate: from the next request on it is no good
     #[command(after_help = help::TOKEN_EXAMPLES)]
     Revoke {
         /// Its name
@@ -128,6 +141,9 @@ pub struct TokenAddArgs {
     /// The only instance that may be asked, by its name in wirescope serve --control
     #[arg(long, value_name = "NAME")]
     pub instance: Option<String>,
+    /// Make no token: whoever has this client certificate, a PEM file, may ask by it; see wirescope serve --tls-client-ca
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub certificate: Option<PathBuf>,
     /// The file of tokens; it is made where it isn't there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tokens: PathBuf,

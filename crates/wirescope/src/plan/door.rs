@@ -4,7 +4,7 @@ use super::Look;
 use super::faults::{Faults, omit_it};
 use super::rights::{known_user, may_be_user};
 use crate::args::RunArgs;
-use crate::serve::{self, NOBODY, SERVE_USER};
+use crate::serve::{self, NOBODY, SERVE_USER, TlsFlags};
 use scope_api::Role;
 use scope_fault::{Fault, Setting, sentence};
 use scope_rights::User;
@@ -57,6 +57,8 @@ fn beside(args: &RunArgs, faults: &mut Faults<'_>) -> Option<Vec<std::ffi::OsStr
             ("tls-cert", args.tls_cert.is_some()),
             ("tls-key", args.tls_key.is_some()),
             ("tls-self-signed", args.tls_self_signed),
+            ("tls-client-ca", args.tls_client_ca.is_some()),
+            ("tls-client-crl", args.tls_client_crl.is_some()),
             ("host", !args.host.is_empty()),
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given) {
@@ -69,7 +71,14 @@ fn beside(args: &RunArgs, faults: &mut Faults<'_>) -> Option<Vec<std::ffi::OsStr
     if let Err(fault) = serve::address(listen) {
         faults.add(fault);
     }
-    if let Err(fault) = serve::tls(args.tls_cert.as_deref(), args.tls_key.as_deref(), args.tls_self_signed) {
+    let tls = TlsFlags {
+        cert: args.tls_cert.as_deref(),
+        key: args.tls_key.as_deref(),
+        self_signed: args.tls_self_signed,
+        client_ca: args.tls_client_ca.as_deref(),
+        client_crl: args.tls_client_crl.as_deref(),
+    };
+    if let Err(fault) = serve::tls(&tls) {
         faults.add(fault);
     }
     let Some(tokens) = &args.tokens else {
@@ -84,7 +93,12 @@ fn beside(args: &RunArgs, faults: &mut Faults<'_>) -> Option<Vec<std::ffi::OsStr
         faults.add(fault.remedy(sentence!["give one: ", control, ", or ", omit_it()]));
     }
     let mut words = vec!["--listen".into(), listen.into(), "--tokens".into(), tokens.into()];
-    for (flag, path) in [("--tls-cert", &args.tls_cert), ("--tls-key", &args.tls_key)] {
+    for (flag, path) in [
+        ("--tls-cert", &args.tls_cert),
+        ("--tls-key", &args.tls_key),
+        ("--tls-client-ca", &args.tls_client_ca),
+        ("--tls-client-crl", &args.tls_client_crl),
+    ] {
         words.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
     }
     words.extend(args.tls_self_signed.then(|| "--tls-self-signed".into()));

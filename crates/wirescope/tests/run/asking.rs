@@ -119,7 +119,8 @@ fn joined(mut chunks: &[u8]) -> Vec<u8> {
     loop {
         let end = chunks.windows(2).position(|two| two == b"\r\n").unwrap_or(chunks.len());
         let len = str::from_utf8(&chunks[..end]).ok().and_then(|len| usize::from_str_radix(len, 16).ok());
-        let Some(chunk) = len.filter(|&len| len > 0).and_then(|len| chunks.get(end + 2..end + 2 + len)) else {
+        let Some(chunk) = len.filter(|&len| len > 0).and_then(|len| chunks.get(end + 2..end + 2 + len))
+        else {
             return bytes; // the last one, or one that isn't whole
         };
         bytes.extend(chunk);
