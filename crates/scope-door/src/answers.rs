@@ -9,6 +9,7 @@ use crate::{changing, deleting, document, file, firing, follow, holds, hooks, in
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::fire::Fire;
+use scope_api::parameters::once;
 use scope_api::routes::Action;
 use scope_api::trigger::Trigger;
 use scope_api::{Problem, Role};
@@ -44,24 +45,9 @@ pub(crate) struct Asked {
 /// Why there is none.
 pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
     let Asked { action, role, owner, mut parameters, query, body, headers, is_head, gone } = asked;
-    let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses | Action::Packets);
-    if let Some((key, _)) = query.first().filter(|_| !takes_query) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
-    }
-    let takes_body = matches!(
-        action,
-        Action::Fire
-            | Action::FireTrigger
-            | Action::AddTrigger
-            | Action::ChangeTrigger
-            | Action::AddHold
-            | Action::HookAlertmanager
-            | Action::HookJson
-    );
-    if !body.is_null() && !takes_body {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "nothing is said in it")
-            .at("body")
-            .remedy("omit it"));
+    once(action, &query)?;
+    if !body.is_null() && document::body(action).is_none() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "body", "nothing is said in it", "omit it"));
     }
     let first = parameters.pop().unwrap_or_default();
     let owner = owner.as_ref();
@@ -96,9 +82,8 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         Action::Trigger => {
             let published = now();
             let found = published.status.triggers.iter().find(|trigger| trigger.config.name == first);
-            let cause = || format!("there is no trigger '{first}'");
             found.map(trigger).map_or_else(
-                || Err(Problem::new(StatusCode::NOT_FOUND, cause()).at("name")),
+                || Err(firing::no_such_trigger(&format!("there is no trigger '{first}'"))),
                 |trigger| Ok(json(StatusCode::OK, &trigger)),
             )
         }
@@ -212,19 +197,18 @@ async fn dump_file(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let files = state.dumps.files(id, owner)?;
-    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
+    let gone = |cause: String| {
+        let remedy = format!("see GET /api/v1/dumps/{id}: its paths say where the files are");
+        Problem::new(StatusCode::NOT_FOUND, "file", cause, remedy)
+    };
     let name = match query {
         [] => files.first(),
-        [(key, link_type)] if key == "link_type" => {
+        [(_, link_type), ..] => {
             let ending = format!("_{}.", link_type.to_uppercase());
             files.iter().find(|name| name.to_string_lossy().contains(&ending)).or_else(|| {
                 // The first one's name doesn't say its link type.
                 files.first().filter(|_| files.len() == 1)
             })
-        }
-        [(key, _), ..] => {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key);
-            return Err(problem.remedy("there is: link_type, once"));
         }
     };
     let Some((folder, name)) = state.folder.clone().zip(name.cloned()) else {
@@ -236,18 +220,21 @@ async fn dump_file(
         Ok(Ok((Some(file), name))) => file::answer(file, &name, &headers),
         Ok(Ok((None, name))) => Err(gone(format!("{} was removed or moved", name.to_string_lossy()))),
         Ok(Err(error)) => Err(gone(error.to_string())),
-        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
+        Err(_) => Err(Problem::ended()),
     }
 }
 
 /// The audit's file as it is now.
 async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
-    let none = || Problem::new(StatusCode::NOT_FOUND, "nothing was written into an audit yet").at("file");
+    let none = || {
+        let remedy = "ask again behind the first order; a run without a folder for dumps writes none";
+        Problem::new(StatusCode::NOT_FOUND, "file", "nothing was written into an audit yet", remedy)
+    };
     let folder = state.folder.clone().ok_or_else(none)?;
     let name = OsStr::new(AUDIT_FILE);
     match tokio::task::spawn_blocking(move || folder.existing(name, false)).await {
         Ok(Ok(Some(file))) => file::answer(file, name, headers),
-        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
+        Ok(Err(error)) => Err(Problem::internal("file", error.to_string())),
         _ => Err(none()),
     }
 }
@@ -255,8 +242,8 @@ async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>
 /// Has the configuration file read again; what comes of it is an event.
 fn reload(state: &State) -> Result<Response<Body>, Problem> {
     let Some(wake) = &state.reload else {
-        let problem = Problem::new(StatusCode::CONFLICT, "this run has no configuration file");
-        return Err(problem.remedy("start it with --config FILE"));
+        let (cause, remedy) = ("this run has no configuration file", "start it with --config FILE");
+        return Err(Problem::new(StatusCode::CONFLICT, "run", cause, remedy));
     };
     let _ = wake.try_send(()); // one that waits already is as good as two
     Ok(json(StatusCode::ACCEPTED, &json!({"reload": "ordered"})))

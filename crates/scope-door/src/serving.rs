@@ -11,9 +11,9 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use scope_api::Problem;
-use scope_api::routes::{Found, ROUTES, Route, find};
+use scope_api::routes::{Found, PARAMETER_BYTES_MAX, ROUTES, Route, find};
 use scope_events::now_ns;
-use scope_http::{FULL, PAUSE, Patient, no_such_path, understood};
+use scope_http::{PAUSE, Patient, full, no_such_path, sound, understood};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
-            let _ = timeout(PAUSE, stream.write_all(FULL)).await;
+            let _ = timeout(PAUSE, stream.write_all(&full(CONNECTIONS_MAX))).await;
             continue;
         };
         let Ok(peer) = rules.peer(&stream) else { continue };
@@ -88,13 +88,17 @@ async fn answer(
     let identity = asker.as_ref().map_or_else(|_| format!("user {}", peer.uid), Asker::words);
     state.rates.admit(&identity, Instant::now())?;
     let asker = asker?;
+    sound(&parts)?;
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(at, parameters) => (&ROUTES[at], parameters),
         Found::None => return Err(no_such_path(parts.uri.path())),
-        Found::Bad(cause) => return Err(Problem::new(StatusCode::BAD_REQUEST, cause).at("path")),
+        Found::Bad(cause) => {
+            let remedy =
+                format!("write a name or number of at most {PARAMETER_BYTES_MAX} bytes, percent-encoded");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "path", cause, remedy));
+        }
         Found::Other(allow) => {
-            let cause = format!("{} has no {}", parts.uri.path(), parts.method);
-            return Err(Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, cause) });
+            return Err(Problem::not_allowed(parts.uri.path(), parts.method.as_str(), allow));
         }
     };
     let body = understood(&parts, body).await;
@@ -103,8 +107,8 @@ async fn answer(
     }
     let Ok(place) = state.orders.clone().try_acquire_owned() else {
         let cause = format!("{ORDERS_MAX} orders are under way");
-        let retry_after_s = Some(1);
-        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
+        let remedy = "ask again when one of them is done";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "orders", cause, remedy).retry_after(1));
     };
     let client = Attending(Arc::default());
     let gone = client.0.clone();
@@ -140,9 +144,7 @@ async fn answer(
         }
         answer
     });
-    let answer = done
-        .await
-        .unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the order failed")));
+    let answer = done.await.unwrap_or_else(|_| Err(Problem::internal("run", "the order failed")));
     client.has_its_answer();
     answer
 }
@@ -183,21 +185,26 @@ async fn allowed(
     state: &Arc<State>,
 ) -> Result<Response<Body>, Problem> {
     if parts.headers.contains_key(ORIGIN) {
-        let problem = Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks").at("origin");
-        return Err(problem.remedy("ask without a browser"));
+        let cause = "a page of another origin asks";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "origin", cause, "ask without a browser"));
     }
     let Some(role) = asker.role.filter(|role| *role >= route.role) else {
         let have = asker.role.map_or("none".to_string(), |role| role.to_string());
         let cause = format!("it needs the role {}; {} has {have}", route.role, asker.words());
         let remedy = match asker.name {
-            Some(_) => "ask with a token of that role; the run's --serve-role bounds them all",
-            None => "ask as root, or as the run's user",
+            Some(_) => "ask with a token of that role; the run's --serve-role bounds them all".to_string(),
+            None => format!(
+                "ask as root, or as the run's user; or start the run with --control-role {}, the role of \
+                 whoever is in its --control-group",
+                route.role
+            ),
         };
-        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy(remedy));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "role", cause, remedy));
     };
     if asker.filter.is_some() && !route.answers_bound() {
         let cause = format!("{} sees only packets of a filter, and this covers all", asker.words());
-        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token without a filter"));
+        let remedy = "ask with a token without a filter";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "wirescope-filter", cause, remedy));
     }
     let query = parts.uri.query().unwrap_or_default();
     let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
