@@ -17,6 +17,7 @@ use std::process::Command;
 fn each_route_answers_and_the_document_names_them_all() {
     let running = Running::new(&[]);
     wait_until("the first dump", || running.get("dumps/1").body["state"] == "finished");
+    wait_until("its hit to be counted", || running.get("triggers/probe").body["hits"]["fired"] == 1);
     running.post("triggers/none/fire", ""); // so that there is an audit
     let document = running.get("openapi.json").body;
     let mut asked = 0;

@@ -12,7 +12,7 @@ const WORDS: [&str; 3] = ["description", "default", "format"];
 
 /// Where a value isn't as its schema says.
 fn faults(document: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
-    let mut fault = |what: String| found.push(format!("{place}: {what}"));
+    let fault = |what: String| format!("{place}: {what}");
     if let Some(reference) = schema["$ref"].as_str() {
         let schema = document.pointer(reference.strip_prefix('#').unwrap()).unwrap();
         return faults(document, schema, value, place, found);
@@ -36,21 +36,21 @@ fn faults(document: &Value, schema: &Value, value: &Value, place: &str, found: &
                     kinds => kinds.as_array().unwrap().iter().map(|kind| kind.as_str().unwrap()).collect(),
                 };
                 if !kinds.into_iter().any(is) {
-                    fault(format!("{value} is no {said}"));
+                    found.push(fault(format!("{value} is no {said}")));
                 }
             }
             "enum" if !said.as_array().unwrap().contains(value) => {
-                fault(format!("{value} is none of {said}"))
+                found.push(fault(format!("{value} is none of {said}")));
             }
             "minItems" if (value.as_array().unwrap().len() as u64) < said.as_u64().unwrap() => {
-                fault("it is too short".to_string());
+                found.push(fault("it is too short".to_string()));
             }
             "enum" | "minItems" => {}
             "required" => {
                 let missing = |key: &&Value| value.is_object() && value.get(key.as_str().unwrap()).is_none();
                 let missing: Vec<&Value> = said.as_array().unwrap().iter().filter(missing).collect();
                 if !missing.is_empty() {
-                    fault(format!("there is no {missing:?}"));
+                    found.push(fault(format!("there is no {missing:?}")));
                 }
             }
             "properties" => {
@@ -64,7 +64,7 @@ fn faults(document: &Value, schema: &Value, value: &Value, place: &str, found: &
                 let known = |key: &String| schema["properties"].get(key).is_some();
                 for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !known(key)) {
                     match said {
-                        Value::Bool(false) => found.push(format!("{place}: the document has no {key}")),
+                        Value::Bool(false) => found.push(fault(format!("the document has no {key}"))),
                         schema => faults(document, schema, value, &format!("{place}.{key}"), found),
                     }
                 }
@@ -84,7 +84,7 @@ fn faults(document: &Value, schema: &Value, value: &Value, place: &str, found: &
                 let fits = each.iter().filter(|faults| faults.is_empty()).count();
                 if fits == 0 || keyword == "oneOf" && fits > 1 {
                     let nearest = each.into_iter().min_by_key(Vec::len).unwrap_or_default();
-                    found.push(format!("{place}: it fits {fits} of {keyword}; {}", nearest.join("; ")));
+                    found.push(fault(format!("it fits {fits} of {keyword}; {}", nearest.join("; "))));
                 }
             }
             other => panic!("the test knows no {other}"),
@@ -104,9 +104,9 @@ impl Held {
     fn ask(&mut self, method: &str, path: &str, route: &str, body: &str) -> Heard {
         let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
         let len = body.len();
-        let heard = self.running.ask(&format!(
-            "{method} /api/v1/{route} HTTP/1.0\r\n{kind}content-length: {len}\r\n\r\n{body}"
-        ));
+        let heard = self
+            .running
+            .ask(&format!("{method} /api/v1/{route} HTTP/1.0\r\n{kind}content-length: {len}\r\n\r\n{body}"));
         let operation = &self.document["paths"][format!("/api/v1/{path}")][method.to_lowercase()];
         assert!(operation.is_object(), "the document has no {method} {path}");
         let mut response = &operation["responses"][heard.status.to_string()];
@@ -135,12 +135,14 @@ impl Held {
 fn running() -> Running {
     let place = Place::new();
     let config = place.path("run.toml");
-    let text =
-        "[[trigger]]\nname = \"scan\"\nexpr = \"tcp port 1\"\ndump = \"host $srcIP\"\nholdoff = \"1h\"\n";
+    let text = "[[trigger]]\nname = \"probe\"\nexpr = \"udp port 60000\"\n\
+                [[trigger]]\nname = \"scan\"\nexpr = \"tcp port 1\"\ndump = \"host $srcIP\"\nholdoff = \"1h\"\n";
     std::fs::write(&config, text).unwrap();
     let store = place.path("store");
     let (store, config) = (store.to_str().unwrap().to_string(), config.to_str().unwrap().to_string());
-    Running::at(place, &["--store", &store, "--config", &config, "--status-every", "1s"])
+    let own = ["--source", "synth:rate=5k,trigger-at=1s", "--before", "200ms", "--after", "100ms"];
+    let more = ["--store", &store, "--config", &config, "--status-every", "1s"];
+    Running::bare(place, &[&own[..], &more].concat())
 }
 
 #[test]
