@@ -51,7 +51,11 @@ pub(crate) async fn by_hand(
     let filter = fire.filter.clone().unwrap_or_default().replace(char::is_control, " ");
     let types = state.link_types();
     if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
-        faults.push(error.fault().of_subject(Subject::setting("filter")));
+        let fault = error.fault().of_subject(Subject::setting("filter"));
+        faults.push(match fault.remedy {
+            Some(_) => fault,
+            None => fault.remedy("write it in the language of tcpdump, e.g. udp port 53"),
+        });
     }
     let bound = owner.map(|owner| owner.filter.clone());
     if let Some(Err(error)) = bound.as_ref().map(|bound| Filter::compile(bound, state.vlan, &types)) {

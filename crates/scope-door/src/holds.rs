@@ -48,7 +48,9 @@ pub(crate) async fn add(state: &Arc<State>, body: &Value) -> Result<Response<Bod
             let place = (at, hold.id);
             added.get_or_insert(Held { hold, volumes: Vec::new() }).volumes.push(place);
         }
-        added.ok_or_else(|| Fault::of("store").cause("this run has no store"))
+        added.ok_or_else(|| {
+            Fault::of("store").cause("this run has no store").remedy("start it with --store DIR")
+        })
     });
     let held = held.await?;
     let mut answer = json(StatusCode::CREATED, &object(&held));
