@@ -33,33 +33,37 @@ impl Fire {
     /// # Errors
     /// It has another form.
     pub fn read(body: &Value) -> Result<Fire, Problem> {
-        let bad = |place: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(place);
+        let bad = |place: &str, cause: &str, remedy: &str| {
+            Problem::new(StatusCode::BAD_REQUEST, place, cause, remedy)
+        };
         let mut fire = Fire::default();
         let object = match body {
             Value::Null => return Ok(fire),
             Value::Object(object) => object,
-            _ => return Err(bad("", "the body is no object").remedy(r#"write e.g. {"filter": "udp"}"#)),
+            _ => return Err(bad("body", "it is no object", r#"write e.g. {"filter": "udp"}"#)),
         };
         for (key, value) in object {
-            let text = || value.as_str().map(str::to_string).ok_or_else(|| bad(key, "it is no text"));
+            let no_text = || bad(key, "it is no text", "put it into quotation marks");
+            let text = || value.as_str().map(str::to_string).ok_or_else(no_text);
             match key.as_str() {
                 "filter" => fire.filter = Some(text()?),
                 "before" => fire.before = Some(text()?),
                 "after" => fire.after = Some(text()?),
                 "note" => fire.note = Some(text()?),
                 "wait" => {
-                    fire.wait = value.as_bool().ok_or_else(|| bad(key, "it is neither true nor false"))?
+                    let neither = || bad(key, "it is neither true nor false", "write true, or omit it");
+                    fire.wait = value.as_bool().ok_or_else(neither)?;
                 }
                 _ => {
-                    let problem = bad(key, "there is no such key");
-                    return Err(problem.remedy("there are: filter, before, after, note, wait"));
+                    let known = "there are: filter, before, after, note, wait";
+                    return Err(bad(key, "there is no such key", known));
                 }
             }
         }
         let note = fire.note.as_deref().unwrap_or_default();
         if note.len() > NOTE_BYTES_MAX || note.chars().any(char::is_control) {
             let remedy = format!("write one line of at most {NOTE_BYTES_MAX} bytes");
-            return Err(bad("note", "it is too long, or has control characters").remedy(remedy));
+            return Err(bad("note", "it is too long, or has control characters", &remedy));
         }
         Ok(fire)
     }
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(Fire::read(&fire.json()), Ok(fire));
         assert_eq!(Fire::read(&Value::Null), Ok(Fire::default()));
         for (body, told) in [
-            (json!([]), "the body is no object"),
+            (json!([]), "body: it is no object"),
             (json!({"filtre": "udp"}), "filtre: there is no such key"),
             (json!({"filter": 1}), "filter: it is no text"),
             (json!({"wait": "yes"}), "wait: it is neither true nor false"),

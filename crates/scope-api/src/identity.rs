@@ -70,7 +70,10 @@ impl Identity {
         if !Identity::is_said(headers) {
             return Ok(None);
         }
-        let bad = |header: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(header);
+        let bad = |header: &str, cause: &str| {
+            let remedy = "only wirescope serve sends these headers: ask without them";
+            Problem::new(StatusCode::BAD_REQUEST, header, cause, remedy)
+        };
         let known = |header: &str| [NAME, ROLE, FILTER].contains(&header);
         let mut all = headers.keys().map(http::HeaderName::as_str);
         if let Some(other) = all.find(|header| header.starts_with(HEADERS_PREFIX) && !known(header)) {

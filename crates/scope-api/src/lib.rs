@@ -8,6 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`routes`] | every route: method, path, role, what it says |
+//! | [`parameters`] | parameters and headers of each |
 //! | [`role`] | who may ask what |
 //! | [`problem`] | a refusal as RFC 9457 has it, with place, cause and remedy |
 //! | [`fire`] | an order to fire |
@@ -24,6 +25,7 @@ pub mod find;
 pub mod fire;
 pub mod hold;
 pub mod identity;
+pub mod parameters;
 pub mod problem;
 pub mod role;
 pub mod routes;

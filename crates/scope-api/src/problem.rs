@@ -13,8 +13,15 @@ use std::fmt;
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request isn't answered.
+/// The place of what has none in particular, or a name without a letter.
+const WHOLE: &str = "request";
+/// Where else nothing helps.
+const SEE_DOCUMENT: &str = "see GET /api/v1/openapi.json";
+
+/// Why a request isn't answered. Outside of here it is made by [`Problem::new`] and [`Problem::of`] alone, so that each fault has
+/// a place, a cause and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// The HTTP status.
     pub status: StatusCode,
@@ -26,41 +33,69 @@ pub struct Problem {
     pub allow: Vec<&'static str>,
 }
 
-/// One fault, in words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// One fault, in words. Outside of here it is made by [`Said::new`] alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Said {
-    /// Where; empty: the request as a whole.
+    /// Where: a parameter, a key, a header, or a part of the request. Empty only where an answer that was read says none.
     pub place: String,
     /// What is wrong.
     pub cause: String,
-    /// What helps; empty: nothing is known.
+    /// What helps; empty as `place`.
     pub remedy: String,
 }
 
+impl Said {
+    /// A fault: where it is, what is wrong, what helps.
+    pub fn new(place: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Said {
+        let place = Some(place.into()).filter(|place| !place.is_empty());
+        Said { place: place.unwrap_or_else(|| WHOLE.to_string()), cause: cause.into(), remedy: remedy.into() }
+    }
+}
+
 impl Problem {
-    /// With one fault of the whole request.
-    pub fn new(status: StatusCode, cause: impl Into<String>) -> Problem {
-        let said = Said { cause: cause.into(), ..Said::default() };
-        Problem { status, faults: vec![said], retry_after_s: None, allow: Vec::new() }
+    /// With one fault: where it is, what is wrong, what helps.
+    pub fn new(
+        status: StatusCode,
+        place: impl Into<String>,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Problem {
+        Problem::of(status, vec![Said::new(place, cause, remedy)])
     }
 
-    /// What helps against its first fault.
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Problem {
-        if let Some(first) = self.faults.first_mut() {
-            first.remedy = remedy.into();
-        }
+    /// With these faults, of which there is at least one.
+    pub fn of(status: StatusCode, faults: Vec<Said>) -> Problem {
+        Problem { status, faults, retry_after_s: None, allow: Vec::new() }
+    }
+
+    /// Something that isn't a client's fault: the system refuses, or a file can't be read.
+    pub fn internal(place: impl Into<String>, cause: impl Into<String>) -> Problem {
+        let remedy = "look at the log of the run, wirescope.jsonl, and ask again";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, place, cause, remedy)
+    }
+
+    /// The run is over, or is ending.
+    pub fn ended() -> Problem {
+        let remedy = "ask its files: wirescope query";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "run", "the run has ended", remedy)
+    }
+
+    /// After so many seconds it may be tried again.
+    pub fn retry_after(mut self, seconds: u64) -> Problem {
+        self.retry_after_s = Some(seconds);
         self
     }
 
-    /// Where its first fault is.
-    pub fn at(mut self, place: impl Into<String>) -> Problem {
-        if let Some(first) = self.faults.first_mut() {
-            first.place = place.into();
-        }
-        self
+    /// A path that has no such method, but these.
+    pub fn not_allowed(path: &str, method: &str, allow: Vec<&'static str>) -> Problem {
+        let remedy = format!("there are: {}", allow.join(", "));
+        let cause = format!("{path} has no {method}");
+        Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", cause, remedy) }
     }
 
-    /// Of faults that were found in what was asked.
+    /// Of faults that were found in what was asked. One without a place is one of the request; one without a remedy refers to
+    /// the document of the API.
     pub fn of_faults(status: StatusCode, faults: &[Fault]) -> Problem {
         let said = |fault: &Fault| {
             let json = fault.to_json();
@@ -69,9 +104,10 @@ impl Problem {
             // Filters name themselves in their words.
             let cause = text("cause");
             let cause = cause.strip_prefix(&format!("{place}: ")).unwrap_or(&cause).to_string();
-            Said { place, cause, remedy: text("remedy") }
+            let remedy = text("remedy");
+            Said::new(place, cause, if remedy.is_empty() { SEE_DOCUMENT } else { &remedy })
         };
-        Problem { status, faults: faults.iter().map(said).collect(), retry_after_s: None, allow: Vec::new() }
+        Problem::of(status, faults.iter().map(said).collect())
     }
 
     /// As the body of an answer has it.
@@ -104,9 +140,10 @@ impl Problem {
         };
         let faults: Vec<Said> = value["faults"].as_array().into_iter().flatten().map(said).collect();
         if faults.is_empty() {
-            return Problem::new(status, status.canonical_reason().unwrap_or("an error without words"));
+            let cause = status.canonical_reason().unwrap_or("an error without words").to_string();
+            return Problem::of(status, vec![Said { place: String::new(), cause, remedy: String::new() }]);
         }
-        Problem { status, faults, retry_after_s: None, allow: Vec::new() }
+        Problem::of(status, faults)
     }
 }
 
@@ -145,6 +182,7 @@ mod tests {
         let json = problem.json();
         assert_eq!((&json["status"], &json["title"]), (&json!(400), &json!("Bad Request")));
         assert_eq!(json["faults"][0]["remedy"], "write e.g. udp");
+        assert_eq!(json["faults"][1], json!({"place": "request", "cause": "other", "remedy": SEE_DOCUMENT}));
         assert_eq!(Problem::read(StatusCode::BAD_REQUEST, json.to_string().as_bytes()), problem);
         let other = Problem::read(StatusCode::BAD_GATEWAY, b"<html>");
         assert_eq!(other.to_string(), "Bad Gateway");

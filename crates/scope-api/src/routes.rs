@@ -72,6 +72,8 @@ pub enum Action {
     Dump,
     /// Its file is removed.
     DeleteDump,
+    /// An order to end the window of an open one.
+    EndDump,
     /// Its file.
     DumpFile,
     /// Packets of a span that a filter matches, out of ring and stores.
@@ -142,6 +144,7 @@ pub const ROUTES: &[Route] = &[
     get("dumps", Action::Dumps, Role::Analyst, "The dumps of this run, the oldest first, open ones included."),
     get("dumps/{id}", Action::Dump, Role::Analyst, "One dump."),
     Route { method: "DELETE", path: "dumps/{id}", action: Action::DeleteDump, role: Role::Operator, what: "Removes the files of a finished dump." },
+    post("dumps/{id}/end", Action::EndDump, Role::Operator, "Ends the window of an open dump here: it is finished with what has come."),
     get("dumps/{id}/file", Action::DumpFile, Role::Analyst, "The file of a finished dump, whole or a range of it."),
     get("packets", Action::Packets, Role::Analyst, "The packets of a span that a filter matches, out of the ring and the stores, by time; or what they come to."),
     get("events", Action::Events, Role::Viewer, "What happens, as server-sent events: the lines of the log."),

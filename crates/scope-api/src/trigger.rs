@@ -38,17 +38,20 @@ impl Trigger {
     /// # Errors
     /// It has another form.
     pub fn read(body: &Value, name: Option<&str>) -> Result<Trigger, Problem> {
-        let bad = |place: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(place);
+        let bad = |place: &str, cause: &str, remedy: &str| {
+            Problem::new(StatusCode::BAD_REQUEST, place, cause, remedy)
+        };
         let Value::Object(object) = body else {
             let remedy = r#"write e.g. {"name": "scan", "filter": "tcp port 23"}"#;
-            return Err(bad("body", "it is no object").remedy(remedy));
+            return Err(bad("body", "it is no object", remedy));
         };
         let mut trigger = Trigger { name: name.unwrap_or_default().to_string(), ..Trigger::default() };
         for (key, value) in object {
-            let text = || value.as_str().map(str::to_string).ok_or_else(|| bad(key, "it is no text"));
+            let no_text = || bad(key, "it is no text", "put it into quotation marks");
+            let text = || value.as_str().map(str::to_string).ok_or_else(no_text);
             match key.as_str() {
                 "name" if name.is_some_and(|name| value != name) => {
-                    return Err(bad(key, "the path names another one"));
+                    return Err(bad(key, "the path names another one", "omit it"));
                 }
                 "name" => trigger.name = text()?,
                 "filter" => trigger.filter = text()?,
@@ -58,19 +61,21 @@ impl Trigger {
                 "holdoff" => trigger.holdoff = Some(text()?),
                 "holdoff_key" => trigger.holdoff_key = Some(text()?),
                 "single" => {
-                    let is_single =
-                        value.as_bool().ok_or_else(|| bad(key, "it is neither true nor false"))?;
-                    trigger.single = Some(is_single);
+                    let neither = || bad(key, "it is neither true nor false", "write true, or omit it");
+                    trigger.single = Some(value.as_bool().ok_or_else(neither)?);
                 }
                 _ => {
                     let known = "there are: name, filter, dump, before, after, holdoff, holdoff_key, single";
-                    return Err(bad(key, "there is no such key").remedy(known));
+                    return Err(bad(key, "there is no such key", known));
                 }
             }
         }
-        for (key, text) in [("name", &trigger.name), ("filter", &trigger.filter)] {
+        for (key, text, remedy) in [
+            ("name", &trigger.name, r#"write e.g. "name": "scan""#),
+            ("filter", &trigger.filter, r#"write e.g. "filter": "tcp port 23""#),
+        ] {
             if text.is_empty() {
-                return Err(bad(key, "it is missing"));
+                return Err(bad(key, "it is missing", remedy));
             }
         }
         Ok(trigger)

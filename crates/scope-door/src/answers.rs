@@ -10,6 +10,7 @@ use crate::{changing, deleting, document, file, firing, follow, holds, hooks, in
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::fire::Fire;
+use scope_api::parameters::once;
 use scope_api::routes::Action;
 use scope_api::trigger::Trigger;
 use scope_api::{Problem, Role};
@@ -51,24 +52,9 @@ pub(crate) struct Asked {
 /// Why there is none.
 pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<Body>, Problem> {
     let Asked { action, role, identity, owner, mut parameters, query, body, headers, is_head, gone } = asked;
-    let takes_query = matches!(action, Action::Dumps | Action::DumpFile | Action::Losses | Action::Packets);
-    if let Some((key, _)) = query.first().filter(|_| !takes_query) {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key));
-    }
-    let takes_body = matches!(
-        action,
-        Action::Fire
-            | Action::FireTrigger
-            | Action::AddTrigger
-            | Action::ChangeTrigger
-            | Action::AddHold
-            | Action::HookAlertmanager
-            | Action::HookJson
-    );
-    if !body.is_null() && !takes_body {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "nothing is said in it")
-            .at("body")
-            .remedy("omit it"));
+    once(action, &query)?;
+    if !body.is_null() && document::body(action).is_none() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "body", "nothing is said in it", "omit it"));
     }
     let first = parameters.pop().unwrap_or_default();
     let owner = owner.as_ref();
@@ -104,9 +90,8 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         Action::Trigger => {
             let published = now();
             let found = published.status.triggers.iter().find(|trigger| trigger.config.name == first);
-            let cause = || format!("there is no trigger '{first}'");
             found.map(trigger).map_or_else(
-                || Err(Problem::new(StatusCode::NOT_FOUND, cause()).at("name")),
+                || Err(firing::no_such_trigger(&format!("there is no trigger '{first}'"))),
                 |trigger| Ok(json(StatusCode::OK, &trigger)),
             )
         }
@@ -133,6 +118,7 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
             Err(open) => ok(open),
         },
         Action::DumpFile => dump_file(state, &first, owner, &query, &headers).await,
+        Action::EndDump => firing::end(state, &first).await,
         Action::DeleteDump => deleting::delete(state, &first).await,
         Action::Packets => packets::answer(state, &query, whose, (is_head, gone)).await,
         Action::Events => follow::answer(state, role, &headers),
@@ -220,18 +206,17 @@ async fn dump_file(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let files = state.dumps.files(id, owner)?;
-    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
+    let gone = |cause: String| {
+        let remedy = format!("see GET /api/v1/dumps/{id}: its paths say where the files are");
+        Problem::new(StatusCode::NOT_FOUND, "file", cause, remedy)
+    };
     let link_type = match query {
         [] => None,
-        [(key, text)] if key == "link_type" => Some(LinkType::named(text).ok_or_else(|| {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("'{text}' is no link type")).at(key);
-            problem
-                .remedy("write its name, e.g. ETHERNET, or omit it: then the answer is the dump's first file")
+        [(key, text), ..] => Some(LinkType::named(text).ok_or_else(|| {
+            let remedy =
+                "write its name, e.g. ETHERNET, or omit it: then the answer is the dump's first file";
+            Problem::new(StatusCode::BAD_REQUEST, key, format!("'{text}' is no link type"), remedy)
         })?),
-        [(key, _), ..] => {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, "there is no such parameter").at(key);
-            return Err(problem.remedy("there is: link_type, once"));
-        }
     };
     let Some(folder) = state.folder.clone().filter(|_| !files.is_empty()) else {
         return Err(gone(format!("dump {id} has no file in the folder of this run's dumps")));
@@ -245,7 +230,7 @@ async fn dump_file(
             Err(gone(format!("dump {id} has no file{of}, or it was removed or moved")))
         }
         Ok(Err(error)) => Err(gone(error.to_string())),
-        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
+        Err(_) => Err(Problem::ended()),
     }
 }
 
@@ -266,12 +251,15 @@ fn first_of(
 
 /// The audit's file as it is now.
 async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
-    let none = || Problem::new(StatusCode::NOT_FOUND, "nothing was written into an audit yet").at("file");
+    let none = || {
+        let remedy = "ask again behind the first order; a run whose dump goes into a pipe writes none";
+        Problem::new(StatusCode::NOT_FOUND, "file", "nothing was written into an audit yet", remedy)
+    };
     let folder = state.audit.as_ref().map(Audit::folder).ok_or_else(none)?;
     let name = OsStr::new(AUDIT_FILE);
     match tokio::task::spawn_blocking(move || folder.existing(name, false)).await {
         Ok(Ok(Some(file))) => file::answer(file, name, headers),
-        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
+        Ok(Err(error)) => Err(Problem::internal("file", error.to_string())),
         _ => Err(none()),
     }
 }
@@ -279,8 +267,8 @@ async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>
 /// Has the configuration file read again; what comes of it is an event.
 fn reload(state: &State) -> Result<Response<Body>, Problem> {
     let Some(wake) = &state.reload else {
-        let problem = Problem::new(StatusCode::CONFLICT, "this run has no configuration file");
-        return Err(problem.remedy("start it with --config FILE"));
+        let (cause, remedy) = ("this run has no configuration file", "start it with --config FILE");
+        return Err(Problem::new(StatusCode::CONFLICT, "run", cause, remedy));
     };
     let _ = wake.try_send(()); // one that waits already is as good as two
     Ok(json(StatusCode::ACCEPTED, &json!({"reload": "ordered"})))

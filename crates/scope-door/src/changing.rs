@@ -25,7 +25,7 @@ pub(crate) async fn put(
 ) -> Result<Response<Body>, Problem> {
     let (read, words) = (state.read_trigger.clone(), trigger.clone());
     let meant = tokio::task::spawn_blocking(move || read(&words)).await;
-    let meant = meant.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended"))?;
+    let meant = meant.map_err(|_| Problem::ended())?;
     let config =
         meant.map_err(|faults| in_words_of_body(Problem::of_faults(StatusCode::BAD_REQUEST, &faults)))?;
     let change = change(Box::new(config));
@@ -53,7 +53,6 @@ fn in_words_of_body(problem: Problem) -> Problem {
         "expr" | "trigger" => "filter".to_string(),
         key => key.replace('-', "_"),
     };
-    let faults =
-        problem.faults.iter().map(|said| Said { place: place(&said.place), ..said.clone() }).collect();
-    Problem { faults, ..problem }
+    let faults = problem.faults.iter().map(|said| Said::new(place(&said.place), &*said.cause, &*said.remedy));
+    Problem::of(problem.status, faults.collect())
 }

@@ -28,7 +28,11 @@ struct Removed {
 /// They are gone, or others.
 pub(crate) async fn delete(state: &Arc<State>, id: &str) -> Result<Response<Body>, Problem> {
     let files = state.dumps.files(id, None)?; // nobody who sees only some of them may delete any
-    let gone = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("file");
+    let gone = |cause: String| {
+        let remedy =
+            format!("nothing is left to delete here; GET /api/v1/dumps/{id} says where its files were");
+        Problem::new(StatusCode::NOT_FOUND, "file", cause, remedy)
+    };
     let Some(folder) = state.folder.clone().filter(|_| !files.is_empty()) else {
         return Err(gone(format!("dump {id} has no file in the folder of this run's dumps")));
     };
@@ -39,13 +43,12 @@ pub(crate) async fn delete(state: &Arc<State>, id: &str) -> Result<Response<Body
         }
         Ok(Ok(Removed { removed, foreign })) if removed.is_empty() => {
             let cause = format!("{}: it doesn't say that it is of dump {id}", foreign.join(", "));
-            Err(Problem::new(StatusCode::CONFLICT, cause)
-                .at("file")
-                .remedy("look at it, and remove it by hand"))
+            let remedy = "look at it, and remove it by hand";
+            Err(Problem::new(StatusCode::CONFLICT, "file", cause, remedy))
         }
         Ok(Ok(Removed { removed, .. })) => Ok(json(StatusCode::OK, &json!({"removed": removed}))),
-        Ok(Err(error)) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file")),
-        Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended")),
+        Ok(Err(error)) => Err(Problem::internal("file", error.to_string())),
+        Err(_) => Err(Problem::ended()),
     }
 }
 

@@ -4,6 +4,8 @@ use crate::firing::RETRY_AFTER_S;
 use crate::peer::Owner;
 use http::StatusCode;
 use scope_api::Problem;
+use scope_api::parameters::{DUMPS, DUMPS_MAX, once};
+use scope_api::routes::Action;
 use scope_engine::{DumpStatus, DumpSummary, summary};
 use scope_events::Fact;
 use serde_json::{Value, json};
@@ -14,9 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Finished dumps that are known at most; the oldest are forgotten, and their files stay.
 const FINISHED_MAX: usize = 10_000;
-/// Dumps of one answer, unless it is asked for another number, and at most.
-const PAGE: u64 = 100;
-const PAGE_MAX: u64 = 1000;
 /// Open dumps that one identity may have fired; whoever may do everything may fire more.
 pub(crate) const OPEN_MAX: usize = 2;
 
@@ -179,9 +178,9 @@ impl Dumps {
         let fires = known.fires.entry(identity.to_string()).or_default();
         if *fires >= OPEN_MAX {
             let cause = format!("{OPEN_MAX} dumps that {identity} fired are open");
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
             let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
-            return Err(Problem { retry_after_s: Some(RETRY_AFTER_S), ..problem.remedy(remedy) });
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "dumps", cause, remedy);
+            return Err(problem.retry_after(RETRY_AFTER_S));
         }
         *fires += 1;
         Ok(Place { identity: identity.to_string(), known: Arc::downgrade(&self.0), is_kept: false })
@@ -219,7 +218,8 @@ impl Dumps {
     /// # Errors
     /// There is none that `owner` sees; `None` sees all.
     pub(crate) fn get(&self, id: &str, owner: Option<&Owner>) -> Result<Result<Finished, Value>, Problem> {
-        let none = |cause: String| Problem::new(StatusCode::NOT_FOUND, cause).at("id");
+        let helped = |cause: String, remedy: &str| Problem::new(StatusCode::NOT_FOUND, "id", cause, remedy);
+        let none = |cause: String| helped(cause, "see GET /api/v1/dumps");
         let Ok(id) = id.parse::<u64>() else { return Err(none(format!("'{id}' is no number of a dump"))) };
         let known = self.lock();
         if !known.shows(id, owner) {
@@ -230,7 +230,7 @@ impl Dumps {
             (None, Some(open)) => Ok(Err(open.clone())),
             (None, None) if (1..=known.forgotten).contains(&id) => {
                 let cause = format!("dump {id} is one of the oldest, of which nothing is known any more");
-                Err(none(cause).remedy("look for it in the log"))
+                Err(helped(cause, "look for it in the log, wirescope.jsonl"))
             }
             (None, None) => Err(none(format!("this run has no dump {id}"))),
         }
@@ -244,8 +244,8 @@ impl Dumps {
         match self.get(id, owner)? {
             Ok(finished) => Ok(finished.files),
             Err(_) => {
-                let problem = Problem::new(StatusCode::CONFLICT, format!("dump {id} isn't finished"));
-                Err(problem.at("id").remedy("wait for it: GET /api/v1/events says when it is"))
+                let remedy = "wait for it: GET /api/v1/events says when it is";
+                Err(Problem::new(StatusCode::CONFLICT, "id", format!("dump {id} isn't finished"), remedy))
             }
         }
     }
@@ -255,27 +255,30 @@ impl Dumps {
     /// # Errors
     /// A parameter can't be meant.
     pub(crate) fn page(&self, query: &[(String, String)], owner: Option<&Owner>) -> Result<Value, Problem> {
-        let bad = |key: &str, cause: String| Problem::new(StatusCode::BAD_REQUEST, cause).at(key);
-        let (mut limit, mut after, mut trigger, mut complete) = (PAGE, 0, None, None);
-        for (key, value) in query {
-            let number = || value.parse::<u64>().map_err(|_| bad(key, format!("'{value}' is no number")));
-            match key.as_str() {
+        let bad = |key: &str, cause: String, remedy: &str| {
+            Problem::new(StatusCode::BAD_REQUEST, key, cause, remedy)
+        };
+        let (mut limit, mut after, mut trigger, mut complete) = (DUMPS, 0, None, None);
+        for (key, value) in once(Action::Dumps, query)? {
+            let no_number = |_| bad(key, format!("'{value}' is no number"), "write e.g. 100");
+            let number = || value.parse::<u64>().map_err(no_number);
+            match key {
                 "limit" => limit = number()?,
                 "after" => after = number()?,
-                "trigger" => trigger = Some(value.as_str()),
-                "complete" => match value.as_str() {
+                "trigger" => trigger = Some(value),
+                _ => match value {
                     "true" => complete = Some(true),
                     "false" => complete = Some(false),
-                    _ => return Err(bad(key, format!("'{value}' is neither true nor false"))),
+                    _ => {
+                        let cause = format!("'{value}' is neither true nor false");
+                        return Err(bad(key, cause, "write true or false, or omit it"));
+                    }
                 },
-                _ => {
-                    let problem = bad(key, "there is no such parameter".to_string());
-                    return Err(problem.remedy("there are: limit, after, trigger, complete"));
-                }
             }
         }
-        if !(1..=PAGE_MAX).contains(&limit) {
-            return Err(bad("limit", format!("{limit} is not from 1 to {PAGE_MAX}")));
+        if !(1..=DUMPS_MAX).contains(&limit) {
+            let remedy = format!("write a number from 1 to {DUMPS_MAX}, and follow next for more");
+            return Err(bad("limit", format!("{limit} is not from 1 to {DUMPS_MAX}"), &remedy));
         }
         let known = self.lock();
         let finished = known.finished.iter().map(|(id, dump)| (*id, &*dump.facts));

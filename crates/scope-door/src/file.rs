@@ -1,11 +1,12 @@
 //! A dump's file, whole or a range of it, as it is read by a thread that may wait.
 
-use crate::body::Body;
+use crate::body::{Body, refusal};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, IF_RANGE,
+    RANGE,
 };
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use scope_api::Problem;
 use scope_packet::LinkType;
 use std::ffi::OsStr;
@@ -61,21 +62,27 @@ enum Part {
 /// # Errors
 /// It can't be read, or has no such part.
 pub(crate) fn answer(file: File, name: &OsStr, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
-    let broken =
-        |error: io::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("file");
+    let broken = |error: io::Error| Problem::internal("file", error.to_string());
     let facts = file.metadata().map_err(broken)?;
     let tag =
         format!("\"{:x}-{:x}-{:x}\"", facts.ino(), facts.len(), facts.mtime_nsec() ^ facts.mtime() << 30);
     let tag = HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\""));
-    let names = |key| headers.get(key).is_some_and(|value: &HeaderValue| value == tag || value == "*");
+    let is_known = |key| headers.contains_key(key);
+    if is_known(IF_MATCH) && !names(headers, IF_MATCH, &tag, false) {
+        let remedy = "ask without If-Match, and take the ETag of the answer";
+        let cause = "the file has none of these tags";
+        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "if-match", cause, remedy));
+    }
     let mut answer = Response::new(Body::Whole(None));
     answer.headers_mut().insert(ETAG, tag.clone());
-    if names(IF_NONE_MATCH) {
+    if names(headers, IF_NONE_MATCH, &tag, true) {
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(answer);
     }
-    let is_same = !headers.contains_key(IF_RANGE) || names(IF_RANGE);
-    let range = headers.get(RANGE).filter(|_| is_same).and_then(|range| range.to_str().ok());
+    let is_same = !is_known(IF_RANGE) || headers.get(IF_RANGE) == Some(&tag);
+    // Two such headers are one that can't be meant, and that is none.
+    let is_one = headers.get_all(RANGE).iter().count() == 1;
+    let range = headers.get(RANGE).filter(|_| is_same && is_one).and_then(|range| range.to_str().ok());
     let (from, to) = match part(range, facts.len()) {
         Part::Whole => (0, facts.len()),
         Part::Range(from, to) => {
@@ -86,7 +93,12 @@ pub(crate) fn answer(file: File, name: &OsStr, headers: &HeaderMap) -> Result<Re
         }
         Part::Nothing => {
             let cause = format!("the file has {} bytes", facts.len());
-            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, cause).at("range"));
+            let remedy = "ask for a part of these, or omit Range";
+            let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", cause, remedy);
+            let mut refused = refusal(&problem);
+            let unsatisfied = HeaderValue::from_str(&format!("bytes */{}", facts.len()));
+            refused.headers_mut().extend(unsatisfied.map(|range| (CONTENT_RANGE, range)));
+            return Ok(refused);
         }
     };
     let name = name.to_string_lossy().replace(['"', '\\'], "_");
@@ -101,6 +113,18 @@ pub(crate) fn answer(file: File, name: &OsStr, headers: &HeaderMap) -> Result<Re
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     *answer.body_mut() = read(file, from, to);
     Ok(answer)
+}
+
+/// Whether a header names this tag: in its list, or by `*`. By RFC 9110 a tag that is marked as weak is the same as a strong one
+/// where that is all that is asked for (`is_weak`), and else none.
+fn names(headers: &HeaderMap, header: HeaderName, tag: &HeaderValue, is_weak: bool) -> bool {
+    let is_it = |text: &[u8]| {
+        let text = text.trim_ascii();
+        let weak = text.strip_prefix(b"W/").filter(|_| is_weak);
+        text == b"*" || weak.unwrap_or(text) == tag.as_bytes()
+    };
+    // The tags of here have no comma in them: one that is split by it is none of them.
+    headers.get_all(header).iter().any(|list| list.as_bytes().split(|byte| *byte == b',').any(is_it))
 }
 
 /// Bytes of a file, read as they are taken. A thread is taken for each read and no longer: a client that takes nothing keeps
@@ -148,8 +172,10 @@ fn part(range: Option<&str>, len: u64) -> Part {
     else {
         return Part::Whole;
     };
+    // A number that is beyond all files is one, too.
     let number = |text: &str| {
-        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten()
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
     match (number(first), number(last), first.is_empty(), last.is_empty()) {
         (Some(first), _, false, true) if first < len => Part::Range(first, len),
@@ -159,7 +185,8 @@ fn part(range: Option<&str>, len: u64) -> Part {
         (_, Some(1..), true, false) if len > 0 => {
             Part::Range(len.saturating_sub(number(last).unwrap_or(0)), len)
         }
-        (Some(first), last, false, _) if last.is_none_or(|last| first <= last) => Part::Nothing,
+        (Some(_), _, false, true) => Part::Nothing,
+        (Some(first), Some(last), false, false) if first <= last => Part::Nothing,
         (_, Some(0), true, false) => Part::Nothing,
         _ => Part::Whole,
     }
@@ -180,11 +207,43 @@ mod tests {
         check("bytes=100-", Part::Nothing);
         check("bytes=100-200", Part::Nothing);
         check("bytes=-0", Part::Nothing);
-        for odd in ["bytes=9-0", "bytes=0-1,5-6", "lines=1-2", "bytes=a-b", "bytes=", "bytes=-", "bytes=+1-2"]
-        {
+        let far = "99999999999999999999";
+        check(&format!("bytes=0-{far}"), Part::Range(0, 100));
+        check(&format!("bytes=-{far}"), Part::Range(0, 100));
+        check(&format!("bytes={far}-"), Part::Nothing);
+        check(&format!("bytes={far}-{far}"), Part::Nothing);
+        for odd in [
+            "bytes=9-0",
+            "bytes=0-1,5-6",
+            "lines=1-2",
+            "bytes=a-b",
+            "bytes=",
+            "bytes=-",
+            "bytes=+1-2",
+            "bytes=1-x",
+        ] {
             check(odd, Part::Whole);
         }
         assert_eq!(part(None, 100), Part::Whole);
         assert_eq!(part(Some("bytes=-5"), 0), Part::Whole);
+    }
+
+    #[test]
+    fn tags_are_compared_as_rfc_9110_has_it() {
+        let tag = HeaderValue::from_static("\"1-2-3\"");
+        let check = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(IF_MATCH, HeaderValue::from_static(text))]);
+            [true, false].map(|is_weak| names(&headers, IF_MATCH, &tag, is_weak))
+        };
+        for text in ["\"1-2-3\"", "*", "\"x\", \"1-2-3\"", "W/\"1-2-3\",\"1-2-3\" , \"y\""] {
+            assert_eq!(check(text), [true, true], "{text}");
+        }
+        assert_eq!(check("\"x\", W/\"1-2-3\""), [true, false]);
+        for text in ["", "\"1-2\"", "1-2-3", "w/\"1-2-3\""] {
+            assert_eq!(check(text), [false, false], "{text}");
+        }
+        let mut two = HeaderMap::from_iter([(IF_MATCH, HeaderValue::from_static("\"x\""))]);
+        two.append(IF_MATCH, tag.clone());
+        assert!(names(&two, IF_MATCH, &tag, false));
     }
 }

@@ -68,7 +68,11 @@ pub(crate) async fn by_hand(
     });
     let types = state.link_types();
     if let Err(error) = Filter::compile(&filter, state.vlan, &types) {
-        faults.push(error.fault().of_subject(Subject::setting("filter")));
+        let fault = error.fault().of_subject(Subject::setting("filter"));
+        faults.push(match fault.remedy {
+            Some(_) => fault,
+            None => fault.remedy("write it in the language of tcpdump, e.g. udp port 53"),
+        });
     }
     let bound = whose.owner.map(|owner| owner.filter.clone());
     if let Some(Err(error)) = bound.as_ref().map(|bound| Filter::compile(bound, state.vlan, &types)) {
@@ -92,8 +96,9 @@ pub(crate) async fn trigger(
     whose: Whose<'_>,
 ) -> Result<Response<Body>, Problem> {
     if fire.filter.is_some() || fire.before.is_some() || fire.after.is_some() || fire.note.is_some() {
-        let problem = Problem::new(StatusCode::BAD_REQUEST, "a trigger has its own window and filter");
-        return Err(problem.at("body").remedy("send only wait, or fire by hand: POST /api/v1/fire"));
+        let remedy = "send only wait, or fire by hand: POST /api/v1/fire";
+        let cause = "a trigger has its own window and filter";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "body", cause, remedy));
     }
     fired(state, Which::Named(name), fire.wait, whose).await
 }
@@ -105,6 +110,20 @@ pub(crate) async fn trigger(
 pub(crate) async fn arm(state: &Arc<State>, trigger: String, armed: bool) -> Result<Response<Body>, Problem> {
     ordered(state, Order::Arm { trigger: trigger.clone(), armed }).await?;
     Ok(json(StatusCode::OK, &json!({"trigger": trigger, "armed": armed})))
+}
+
+/// Ends the window of an open dump.
+///
+/// # Errors
+/// There is none of this number, or it is finished.
+pub(crate) async fn end(state: &Arc<State>, id: &str) -> Result<Response<Body>, Problem> {
+    if state.dumps.get(id, None)?.is_ok() {
+        let remedy = format!("get its file: GET {PREFIX}/dumps/{id}/file");
+        return Err(Problem::new(StatusCode::CONFLICT, "id", format!("dump {id} is finished"), remedy));
+    }
+    let number = id.parse().unwrap_or_default(); // it is one: there is a dump
+    ordered(state, Order::EndDump(number)).await?;
+    Ok(json(StatusCode::ACCEPTED, &json!({"dump": number, "ended": true})))
 }
 
 async fn fired(
@@ -121,10 +140,10 @@ async fn fired(
     };
     let reply = ordered(state, Order::Fire(which)).await?;
     let Reply::Fired(mut fired) = reply else {
-        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
+        return Err(Problem::internal("run", "it gave another answer"));
     };
     let Some(Fired { trigger, verdict, dump }) = fired.pop() else {
-        return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such trigger").at("name"));
+        return Err(no_such_trigger("there is no such trigger"));
     };
     let Some(id) = dump else { return not_fired(&trigger, verdict) };
     if verdict != EXTENDED {
@@ -139,6 +158,11 @@ async fn fired(
     Ok(answer)
 }
 
+/// The refusal of a trigger that the run doesn't have.
+pub(crate) fn no_such_trigger(cause: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "name", cause, "see GET /api/v1/triggers")
+}
+
 /// What an occurrence came to that began no dump.
 fn not_fired(trigger: &str, verdict: &str) -> Result<Response<Body>, Problem> {
     if verdict == EXTENDED {
@@ -147,17 +171,33 @@ fn not_fired(trigger: &str, verdict: &str) -> Result<Response<Body>, Problem> {
             &json!({"dump": null, "trigger": trigger, "verdict": verdict}),
         ));
     }
-    let (status, cause) = match verdict {
-        "too_many" => (StatusCode::SERVICE_UNAVAILABLE, "all places for dumps are taken"),
-        "no_space" => (StatusCode::INSUFFICIENT_STORAGE, "there is no room for the dump"),
-        "disarmed" => {
-            (StatusCode::CONFLICT, "it is disarmed, or the run has the dumps that it is to end after")
-        }
-        "held_off" => (StatusCode::CONFLICT, "its holdoff isn't over"),
-        _ => (StatusCode::CONFLICT, "it began no dump"),
+    let (status, cause, remedy) = match verdict {
+        "too_many" => return Err(all_places_taken(trigger)),
+        "no_space" => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "there is no room for the dump",
+            "delete dumps: DELETE /api/v1/dumps/ID, or give them a larger --dump-budget",
+        ),
+        "disarmed" => (
+            StatusCode::CONFLICT,
+            "it is disarmed, or the run has the dumps that it is to end after",
+            "arm it: POST /api/v1/triggers/NAME/arm, or fire by hand: POST /api/v1/fire",
+        ),
+        "held_off" => (
+            StatusCode::CONFLICT,
+            "its holdoff isn't over",
+            "wait for that, or fire by hand: POST /api/v1/fire",
+        ),
+        _ => (StatusCode::CONFLICT, "it began no dump", "fire by hand: POST /api/v1/fire"),
     };
-    let retry_after_s = (verdict == "too_many").then_some(RETRY_AFTER_S);
-    Err(Problem { retry_after_s, ..Problem::new(status, format!("{trigger}: {verdict}: {cause}")) })
+    Err(Problem::new(status, "trigger", format!("{trigger}: {verdict}: {cause}"), remedy))
+}
+
+/// The refusal where as many dumps are open as there may be.
+pub(crate) fn all_places_taken(trigger: &str) -> Problem {
+    let cause = format!("{trigger}: too_many: all places for dumps are taken");
+    let remedy = "ask again when one is finished: GET /api/v1/dumps";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "trigger", cause, remedy).retry_after(RETRY_AFTER_S)
 }
 
 /// Sends an order, and waits for what comes of it.
@@ -170,18 +210,24 @@ pub(crate) async fn ordered(state: &Arc<State>, order: Order) -> Result<Reply, P
         Ok(answer) => answer.wait(),
         Err(Unsent { refusal, .. }) => Err(refusal),
     });
-    let reply = sent.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended"))?;
+    let reply = sent.await.map_err(|_| Problem::ended())?;
     reply.map_err(|refusal| {
         let cause = refusal.to_string();
         match refusal {
             Refusal::Busy => {
-                let retry_after_s = Some(RETRY_AFTER_S);
-                Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) }
+                let remedy = "ask again in a second";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "run", cause, remedy).retry_after(RETRY_AFTER_S)
             }
-            Refusal::Ended => Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause),
-            Refusal::TriggerExists(_) => Problem::new(StatusCode::CONFLICT, cause).at("name"),
-            Refusal::NotOpen(_) => Problem::new(StatusCode::CONFLICT, cause).at("id"),
-            Refusal::NoSuchTrigger(_) => Problem::new(StatusCode::NOT_FOUND, cause).at("name"),
+            Refusal::Ended => Problem::ended(),
+            Refusal::TriggerExists(_) => {
+                let remedy = "choose another name, or change that one: PUT /api/v1/triggers/NAME";
+                Problem::new(StatusCode::CONFLICT, "name", cause, remedy)
+            }
+            Refusal::NotOpen(_) => {
+                let remedy = "see GET /api/v1/dumps: one that is open has the state open";
+                Problem::new(StatusCode::CONFLICT, "id", cause, remedy)
+            }
+            Refusal::NoSuchTrigger(_) => no_such_trigger(&cause),
             Refusal::Faults(faults) => Problem::of_faults(StatusCode::BAD_REQUEST, &faults),
         }
     })
@@ -195,10 +241,9 @@ async fn finished(state: &Arc<State>, id: u64) -> Result<Finished, Problem> {
             return Ok(dump);
         }
         if state.is_over() {
-            return Err(Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("the run ended without dump {id}"),
-            ));
+            let remedy = "look for it in the log, wirescope.jsonl";
+            let cause = format!("the run ended without dump {id}");
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "run", cause, remedy));
         }
         let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
     }

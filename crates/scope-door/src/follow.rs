@@ -38,7 +38,8 @@ pub(crate) fn answer(state: &Arc<State>, role: Role, headers: &HeaderMap) -> Res
     let from: u64 = match headers.get(LAST_EVENT_ID) {
         None => newest,
         Some(id) => id.to_str().ok().and_then(|id| id.parse().ok()).ok_or_else(|| {
-            Problem::new(StatusCode::BAD_REQUEST, "it is no number of an event").at("Last-Event-ID")
+            let remedy = "send the id of a line, or 0: all that are kept; without it only new ones come";
+            Problem::new(StatusCode::BAD_REQUEST, "Last-Event-ID", "it is no number of an event", remedy)
         })?,
     };
     // A number that is still to come is another run's: all of this one is new to whoever has seen it.

@@ -48,7 +48,9 @@ pub(crate) async fn add(state: &Arc<State>, body: &Value) -> Result<Response<Bod
             let place = (at, hold.id);
             added.get_or_insert(Held { hold, volumes: Vec::new() }).volumes.push(place);
         }
-        added.ok_or_else(|| Fault::of("store").cause("this run has no store"))
+        added.ok_or_else(|| {
+            Fault::of("store").cause("this run has no store").remedy("start it with --store DIR")
+        })
     });
     let held = held.await?;
     let mut answer = json(StatusCode::CREATED, &object(&held));
@@ -62,7 +64,10 @@ pub(crate) async fn add(state: &Arc<State>, body: &Value) -> Result<Response<Bod
 /// # Errors
 /// There is no such hold.
 pub(crate) async fn remove(state: &Arc<State>, id: String) -> Result<Response<Body>, Problem> {
-    let none = |id: &str| Problem::new(StatusCode::NOT_FOUND, format!("there is no hold '{id}'")).at("id");
+    let none = |id: &str| {
+        let cause = format!("there is no hold '{id}'");
+        Problem::new(StatusCode::NOT_FOUND, "id", cause, "see GET /api/v1/holds")
+    };
     let Ok(number) = id.parse::<u64>() else { return Err(none(&id)) };
     let removed = in_thread(state, move |volumes| {
         let stores = open(volumes)?;
@@ -82,24 +87,28 @@ pub(crate) async fn remove(state: &Arc<State>, id: String) -> Result<Response<Bo
 
 /// What a body says: both ends, and what it is for.
 pub(crate) fn span(body: &Value) -> Result<(i64, i64, String), Problem> {
-    let bad = |place: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(place);
+    let bad =
+        |place: &str, cause: &str, remedy: &str| Problem::new(StatusCode::BAD_REQUEST, place, cause, remedy);
     let Value::Object(object) = body else {
-        return Err(bad("body", "it is no object")
-            .remedy(r#"write e.g. {"from": "-1h", "to": "now", "note": "why"}"#));
+        let remedy = r#"write e.g. {"from": "-1h", "to": "now", "note": "why"}"#;
+        return Err(bad("body", "it is no object", remedy));
     };
     if let Some(key) = object.keys().find(|key| !["from", "to", "note"].contains(&key.as_str())) {
-        return Err(bad(key, "there is no such key").remedy("there are: from, to, note"));
+        return Err(bad(key, "there is no such key", "there are: from, to, note"));
     }
     let here = Here { now_ns: now_ns(), zone: TimeZone::UTC };
     let time = |key: &str| {
-        let text =
-            object.get(key).and_then(Value::as_str).ok_or_else(|| bad(key, "it is missing, or no text"))?;
+        let missing = || bad(key, "it is missing, or no text", "write a time, such as \"-1h\"");
+        let text = object.get(key).and_then(Value::as_str).ok_or_else(missing)?;
         let read = here.read(text).map(|moment| moment.time_ns);
-        read.map_err(|wrong| bad(key, &wrong.cause).remedy(wrong.remedy))
+        read.map_err(|wrong| bad(key, &wrong.cause, &wrong.remedy))
     };
     let note = match object.get("note") {
         None => String::new(),
-        Some(note) => note.as_str().ok_or_else(|| bad("note", "it is no text"))?.to_string(),
+        Some(note) => {
+            let no_text = || bad("note", "it is no text", "put it into quotation marks");
+            note.as_str().ok_or_else(no_text)?.to_string()
+        }
     };
     Ok((time("from")?, time("to")?, note))
 }
@@ -111,7 +120,7 @@ async fn in_thread<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let volumes = state.volumes.clone();
     let done = tokio::task::spawn_blocking(move || work(&volumes)).await;
-    let done = done.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended"))?;
+    let done = done.map_err(|_| Problem::ended())?;
     done.map_err(|fault| Problem::of_faults(StatusCode::BAD_REQUEST, &[fault]))
 }
 

@@ -8,7 +8,7 @@
 //! All of a body is looked at before anything fires: one bad value, and nothing does.
 
 use crate::body::{Body, json};
-use crate::firing::{EXTENDED, RETRY_AFTER_S, ordered};
+use crate::firing::{EXTENDED, all_places_taken, ordered};
 use crate::state::State;
 use http::{Response, StatusCode};
 use scope_api::Problem;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// The version of Alertmanager's body.
 const VERSION: &str = "4";
+/// What helps where a body is none of those.
+const OWN_BODY: &str =
+    "this is for Alertmanager's own body: see webhook_config there, or use POST /api/v1/hooks/json/NAME";
 /// Alerts of one body.
 const ALERTS_MAX: usize = 64;
 /// Letters of a name that get into notes and dumps.
@@ -45,7 +48,9 @@ pub(crate) async fn alertmanager(state: &Arc<State>, body: &Value) -> Result<Res
         let place = |label: &str| format!("alerts[{}].labels.{label}", alert.at);
         let hooks = &state.hooks;
         let Some(trigger) = alert.labels.get(&hooks.trigger_label).and_then(Value::as_str) else {
-            faults.push(said(place(&hooks.trigger_label), "it is missing: it names the trigger that fires"));
+            let remedy = "add this label, or name another one: --hook-trigger LABEL";
+            let cause = "it is missing: it names the trigger that fires";
+            faults.push(Said::new(place(&hooks.trigger_label), cause, remedy));
             continue;
         };
         let given = given(&hooks.labels, &place, &|label| alert.labels.get(label), &mut faults);
@@ -54,7 +59,10 @@ pub(crate) async fn alertmanager(state: &Arc<State>, body: &Value) -> Result<Res
         let place = place(&hooks.trigger_label);
         match knows(state, trigger) {
             true => faults.extend(unfit(state, &one, place)),
-            false => faults.push(said(place, format!("there is no trigger '{}'", plain(trigger)))),
+            false => {
+                let cause = format!("there is no trigger '{}'", plain(trigger));
+                faults.push(Said::new(place, cause, "see GET /api/v1/triggers"));
+            }
         }
         told.push((Some(alert.at), one));
     }
@@ -71,7 +79,7 @@ pub(crate) async fn json_object(
     body: &Value,
 ) -> Result<Response<Body>, Problem> {
     let Value::Object(object) = body else {
-        return Err(bad("body", "it is no object").remedy(r#"send e.g. {"srcIP": "10.0.0.1"}"#));
+        return Err(bad("body", "it is no object", r#"send e.g. {"srcIP": "10.0.0.1"}"#));
     };
     let value = |label: &str| match label.starts_with('/') {
         true => body.pointer(label),
@@ -84,12 +92,8 @@ pub(crate) async fn json_object(
     fire(state, vec![(None, told)], faults, 0).await
 }
 
-fn bad(place: &str, cause: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, cause).at(place)
-}
-
-fn said(place: String, cause: impl Into<String>) -> Said {
-    Said { place, cause: cause.into(), remedy: String::new() }
+fn bad(place: &str, cause: &str, remedy: &str) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, place, cause, remedy)
 }
 
 /// A foreign word for notes.
@@ -100,18 +104,16 @@ fn plain(word: &str) -> String {
 /// The alerts of a body that fire, and how many are over.
 pub(crate) fn alerts(body: &Value) -> Result<(Vec<Alert<'_>>, usize), Problem> {
     let Value::Object(object) = body else {
-        return Err(bad("body", "it is no object").remedy("see webhook_config of Alertmanager"));
+        return Err(bad("body", "it is no object", OWN_BODY));
     };
     if object.get("version").and_then(Value::as_str) != Some(VERSION) {
-        return Err(
-            bad("version", "it is missing, or not \"4\"").remedy("this is for Alertmanager's own body")
-        );
+        return Err(bad("version", "it is missing, or not \"4\"", OWN_BODY));
     }
     let list = object.get("alerts").and_then(Value::as_array);
-    let list = list.ok_or_else(|| bad("alerts", "it is missing, or no list"))?;
+    let list = list.ok_or_else(|| bad("alerts", "it is missing, or no list", OWN_BODY))?;
     if list.len() > ALERTS_MAX {
-        let problem = bad("alerts", &format!("there are {}, more than {ALERTS_MAX}", list.len()));
-        return Err(problem.remedy(format!("set max_alerts: {ALERTS_MAX} in webhook_config")));
+        let cause = format!("there are {}, more than {ALERTS_MAX}", list.len());
+        return Err(bad("alerts", &cause, &format!("set max_alerts: {ALERTS_MAX} in webhook_config")));
     }
     let (mut firing, mut resolved) = (Vec::new(), 0);
     for (at, alert) in list.iter().enumerate() {
@@ -121,11 +123,14 @@ pub(crate) fn alerts(body: &Value) -> Result<(Vec<Alert<'_>>, usize), Problem> {
                 resolved += 1;
                 continue;
             }
-            _ => return Err(bad(&format!("alerts[{at}].status"), "it is neither firing nor resolved")),
+            _ => {
+                let place = format!("alerts[{at}].status");
+                return Err(bad(&place, "it is neither firing nor resolved", OWN_BODY));
+            }
         }
         let labels = alert["labels"].as_object();
-        let labels =
-            labels.ok_or_else(|| bad(&format!("alerts[{at}].labels"), "it is missing, or no object"))?;
+        let none = || bad(&format!("alerts[{at}].labels"), "it is missing, or no object", OWN_BODY);
+        let labels = labels.ok_or_else(none)?;
         firing.push(Alert { at, labels });
     }
     Ok((firing, resolved))
@@ -145,12 +150,14 @@ pub(crate) fn given<'a>(
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(number)) => number.to_string(),
             Some(_) => {
-                faults.push(said(place(label), "it is neither text nor number"));
+                let remedy = "send it as text or number, or omit it";
+                faults.push(Said::new(place(label), "it is neither text nor number", remedy));
                 continue;
             }
         };
         if let Err(wrong) = given.set(*name, &text) {
-            faults.push(said(place(label), wrong.to_string()));
+            let remedy = "send such a value, or omit it; which label fills what, --hook-label says";
+            faults.push(Said::new(place(label), wrong.to_string(), remedy));
         }
     }
     given
@@ -168,7 +175,7 @@ fn unfit(state: &State, told: &Told, place: String) -> Option<Said> {
     let trigger = triggers.iter().find(|known| known.config.name == told.trigger)?;
     let unfilled = trigger.config.response.template.as_ref()?.fill_given(&told.given).err()?;
     let remedy = format!("give {}, or give the template a fallback: TEMPLATE ?: FALLBACK", unfilled.name);
-    Some(Said { remedy, ..said(place, format!("the trigger's template needs {}", unfilled.name)) })
+    Some(Said::new(place, format!("the trigger's template needs {}", unfilled.name), remedy))
 }
 
 async fn fire(
@@ -177,7 +184,7 @@ async fn fire(
     faults: Vec<Said>,
     resolved: usize,
 ) -> Result<Response<Body>, Problem> {
-    let unprocessable = |faults| Problem { faults, ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "") };
+    let unprocessable = |faults| Problem::of(StatusCode::UNPROCESSABLE_ENTITY, faults);
     if !faults.is_empty() {
         return Err(unprocessable(faults));
     }
@@ -191,7 +198,7 @@ async fn fire(
             }
         })?;
         let Reply::Fired(fired) = reply else {
-            return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the run gave another answer"));
+            return Err(Problem::internal("run", "it gave another answer"));
         };
         for Fired { trigger, verdict, dump } in fired {
             let begun = dump.filter(|_| verdict != EXTENDED);
@@ -204,9 +211,9 @@ async fn fire(
             outcomes.push(outcome);
         }
     }
-    if !any_began && outcomes.iter().any(|outcome| outcome["verdict"] == "too_many") {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "all places for dumps are taken");
-        return Err(Problem { retry_after_s: Some(RETRY_AFTER_S), ..problem });
+    let full = outcomes.iter().find(|outcome| outcome["verdict"] == "too_many").filter(|_| !any_began);
+    if let Some(full) = full {
+        return Err(all_places_taken(full["trigger"].as_str().unwrap_or_default()));
     }
     Ok(json(StatusCode::ACCEPTED, &json!({"fired": outcomes, "resolved": resolved})))
 }

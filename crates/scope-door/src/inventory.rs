@@ -21,8 +21,10 @@ const LOG_BYTES_MAX: u64 = 512 << 20;
 /// # Errors
 /// Nothing was gathered.
 pub(crate) fn devices(state: &State) -> Result<Response<Body>, Problem> {
-    let unknown =
-        |cause: &String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause.as_str()).at("devices");
+    let unknown = |cause: &String| {
+        let remedy = "ask at the host: wirescope devices --json";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "devices", cause, remedy)
+    };
     let mut value = state.gathered.devices.clone().map_err(|cause| unknown(&cause))?;
     let published = state.now();
     for device in value["devices"].as_array_mut().into_iter().flatten() {
@@ -52,7 +54,10 @@ pub(crate) async fn doctor(state: &Arc<State>) -> Result<Response<Body>, Problem
 }
 
 async fn looked(state: &Arc<State>) -> Result<Value, Problem> {
-    let none = || Problem::new(StatusCode::NOT_FOUND, "this run has no log in a folder of its own").at("log");
+    let none = || {
+        let remedy = "start the run with --out DIR";
+        Problem::new(StatusCode::NOT_FOUND, "log", "this run has no log in a folder of its own", remedy)
+    };
     let folder = state.folder.clone().ok_or_else(none)?;
     let run = state.run.clone();
     let looked = tokio::task::spawn_blocking(move || {
@@ -60,22 +65,18 @@ async fn looked(state: &Arc<State>) -> Result<Value, Problem> {
         let bytes =
             file.ok().flatten().and_then(|file| Some(file.metadata().ok()?.len())).ok_or_else(none)?;
         if bytes > LOG_BYTES_MAX {
-            let problem =
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the log is too long to be read here");
-            return Err(problem
-                .at("log")
-                .remedy("rotate it, or ask at the host: wirescope doctor --out DIR"));
+            let remedy = "rotate it, or ask at the host: wirescope doctor --out DIR";
+            let cause = "the log is too long to be read here";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "log", cause, remedy));
         }
         let path = folder.path().join(EVENTS_FILE);
         let facts = log::read(&path, &Wanted { pid: None, run: Some(run) });
-        let unread = |error: log::LogError| {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).at("log")
-        };
+        let unread = |error: log::LogError| Problem::internal("log", error.to_string());
         let mut facts = facts.map_err(unread)?;
         system::look(&mut facts, &path);
         Ok(printed(&facts, &findings(&facts)))
     });
-    looked.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended"))?
+    looked.await.map_err(|_| Problem::ended())?
 }
 
 fn age_s(since_ns: i64) -> Value {

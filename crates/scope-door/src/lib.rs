@@ -26,7 +26,7 @@
 //! | `metrics`, `process` | metrics for Prometheus; of the process itself |
 //! | `exposition`, `histogram` | their text in both forms; how long things took |
 //! | `rates` | how fast an identity may ask |
-//! | `document` | the API as an OpenAPI document |
+//! | `document`, `schemas` | the API as an OpenAPI document; what its answers look like |
 //! | `audit` | who ordered what, chained line by line |
 //! | `question`, `packets` | a question for packets, and its answer |
 //! | `stream`, `given` | packets on their way to a client; what came of it |
@@ -57,6 +57,7 @@ mod process;
 mod question;
 mod questions;
 mod rates;
+mod schemas;
 mod serving;
 mod settings;
 mod state;

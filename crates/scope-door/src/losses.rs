@@ -6,6 +6,8 @@
 use http::StatusCode;
 use jiff::tz::TimeZone;
 use scope_api::Problem;
+use scope_api::parameters::once;
+use scope_api::routes::Action;
 use scope_spelling::moment::Here;
 use scope_spelling::time::iso;
 use scope_spelling::values::parse_duration_ns;
@@ -61,30 +63,26 @@ impl Losses {
     /// One of them can't be meant.
     pub(crate) fn steps(&self, query: &[(String, String)], now_ns: i64) -> Result<Value, Problem> {
         let bad = |key: &str, cause: String, remedy: String| {
-            Problem::new(StatusCode::BAD_REQUEST, cause).at(key).remedy(remedy)
+            Problem::new(StatusCode::BAD_REQUEST, key, cause, remedy)
         };
         let here = Here { now_ns, zone: TimeZone::UTC };
         let kept = self.lock();
         let (mut from_ns, mut to_ns, mut step_ns) = (kept.began_ns.unwrap_or(now_ns), now_ns, None);
-        for (key, value) in query {
+        for (key, value) in once(Action::Losses, query)? {
             let time = || {
                 here.read(value)
                     .map(|moment| moment.time_ns)
                     .map_err(|wrong| bad(key, wrong.cause, wrong.remedy))
             };
-            match key.as_str() {
+            match key {
                 "from" => from_ns = time()?,
                 "to" => to_ns = time()?,
-                "step" => match parse_duration_ns(value) {
+                _ => match parse_duration_ns(value) {
                     Ok(ns @ 1..) => step_ns = Some(ns),
                     _ => {
                         return Err(bad(key, format!("'{value}' is no length"), "write e.g. 1m".to_string()));
                     }
                 },
-                _ => {
-                    let cause = "there is no such parameter".to_string();
-                    return Err(bad(key, cause, "there are: from, to, step".to_string()));
-                }
             }
         }
         if to_ns < from_ns {

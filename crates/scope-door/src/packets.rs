@@ -97,12 +97,14 @@ pub(crate) async fn answer(
     let bound = owner.map(|owner| Filter::compile(&owner.filter, state.vlan, &link_types)).transpose();
     let bound = bound.map_err(|error| {
         let cause = format!("the filter that bounds who asks: {error}");
-        Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token of another filter")
+        let remedy = "ask with a token of another filter";
+        Problem::new(StatusCode::FORBIDDEN, "wirescope-filter", cause, remedy)
     })?;
     let question = Question::read(query, &link_types, state.vlan, bound)?;
     let place = state.questions.place(is_bounded.then_some(identity)).map_err(|cause| {
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
-        Problem { retry_after_s: Some(RETRY_AFTER_S), ..problem.remedy("ask again in a moment") }
+        let remedy = "ask again when one of them has its answer";
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "questions", cause, remedy);
+        problem.retry_after(RETRY_AFTER_S)
     })?;
     let shape = question.shape;
     let (head, begun) = oneshot::channel();
@@ -126,8 +128,12 @@ pub(crate) async fn answer(
         drop(place);
     };
     let spawned = std::thread::Builder::new().name("question".to_string()).spawn(work);
-    spawned.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}")))?;
-    let gone = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the question failed");
+    spawned.map_err(|error| {
+        let (cause, remedy) =
+            (format!("no thread: {error}"), "ask again; allow more threads: TasksMax=, ulimit -u");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "system", cause, remedy).retry_after(RETRY_AFTER_S)
+    })?;
+    let gone = || Problem::internal("run", "the question failed");
     let head = begun.await.map_err(|_| gone())??;
     let mut answer = Response::new(Body::Frames(taken, counted));
     let headers = answer.headers_mut();

@@ -83,8 +83,8 @@ impl Rules {
         }
         if self.serve_user.filter(|user| *user != NOBODY) != Some(uid) {
             let cause = format!("user {uid} may not ask for somebody else");
-            let problem = Problem::new(StatusCode::FORBIDDEN, cause).at("wirescope-name");
-            return Err(problem.remedy("only the user that the run's --serve-user names may"));
+            let remedy = "ask without it: only the user that the run's --serve-user names may send it";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "wirescope-name", cause, remedy));
         }
         let said = Identity::read(headers)?;
         let Some(Identity { name, role, filter }) = said else {

@@ -9,6 +9,8 @@ use scope_answer::around::{AFTER_NS, BEFORE_NS};
 use scope_answer::words::around_ns;
 use scope_answer::{Around, Form, FormWords, SpanWords};
 use scope_api::Problem;
+use scope_api::parameters::once;
+use scope_api::routes::Action;
 use scope_dump::RunQuestion;
 use scope_events::now_ns;
 use scope_fault::{Fault, Subject};
@@ -17,26 +19,7 @@ use scope_packet::LinkType;
 use scope_spelling::moment::Here;
 use scope_store::export::Format;
 use scope_store::timeline::Span;
-use std::collections::BTreeMap;
 
-/// The parameters.
-pub(crate) const PARAMETERS: [&str; 15] = [
-    "filter",
-    "from",
-    "to",
-    "at",
-    "within",
-    "around",
-    "before",
-    "after",
-    "format",
-    "limit",
-    "link_type",
-    "count",
-    "top",
-    "timeline",
-    "step",
-];
 /// The link type that stands for all of them.
 const ALL_TYPES: &str = "all";
 
@@ -77,7 +60,7 @@ impl Question {
         vlan: VlanRule,
         bound: Option<Filter>,
     ) -> Result<Question, Problem> {
-        let given = once(query)?;
+        let given = once(Action::Packets, query)?;
         let text = |key: &str| given.get(key).copied();
         let mut faults = Vec::new();
         let span = SpanWords { from: text("from"), to: text("to"), at: text("at"), within: text("within") };
@@ -141,22 +124,6 @@ impl Question {
     pub(crate) fn of(&self, filter: &Filter, span: Span) -> RunQuestion {
         RunQuestion { span, filter: filter.clone(), bound: self.bound.clone() }
     }
-}
-
-/// The parameters by their names.
-fn once(query: &[(String, String)]) -> Result<BTreeMap<&str, &str>, Problem> {
-    let mut given = BTreeMap::new();
-    for (key, value) in query {
-        let bad = |cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at(key);
-        if !PARAMETERS.contains(&key.as_str()) {
-            let remedy = format!("there are: {}", PARAMETERS.join(", "));
-            return Err(bad("there is no such parameter").remedy(remedy));
-        }
-        if given.insert(key.as_str(), value.as_str()).is_some() {
-            return Err(bad("it is given twice").remedy("omit it once"));
-        }
-    }
-    Ok(given)
 }
 
 fn shape<'a>(text: &impl Fn(&str) -> Option<&'a str>, faults: &mut Vec<Fault>) -> Shape {

@@ -71,8 +71,8 @@ impl Rates {
         drop(buckets);
         self.refused.fetch_add(1, Ordering::Relaxed);
         let cause = format!("more than {} requests a second", self.rate);
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, cause);
-        let problem = Problem { retry_after_s: Some(1), ..problem.remedy("ask less often") };
+        let remedy = "ask less often, or give the run a larger --control-rate";
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", cause, remedy).retry_after(1);
         Err(TooSoon { problem, is_first })
     }
 

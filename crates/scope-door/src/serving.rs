@@ -13,9 +13,9 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use scope_api::Problem;
-use scope_api::routes::{Found, ROUTES, Route, find};
+use scope_api::routes::{Found, PARAMETER_BYTES_MAX, ROUTES, Route, find};
 use scope_events::now_ns;
-use scope_http::{FULL, PAUSE, Patient, no_such_path, understood};
+use scope_http::{PAUSE, Patient, full, no_such_path, sound, understood};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ pub(crate) async fn serve(
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
-            let _ = timeout(PAUSE, stream.write_all(FULL)).await;
+            let _ = timeout(PAUSE, stream.write_all(&full(CONNECTIONS_MAX))).await;
             continue;
         };
         let Ok(peer) = rules.peer(&stream) else { continue };
@@ -107,15 +107,19 @@ async fn answer(
         Ok(asker) => asker.clone(),
         Err(problem) => return Err(refused(problem.clone()).await),
     };
+    if let Err(problem) = sound(&parts) {
+        return Err(refused(problem).await);
+    }
     let (route, parameters) = match found {
         Found::Route(at, parameters) => (&ROUTES[at], parameters),
         Found::None => return Err(no_such_path(parts.uri.path())),
         Found::Bad(cause) => {
-            return Err(refused(Problem::new(StatusCode::BAD_REQUEST, cause).at("path")).await);
+            let remedy =
+                format!("write a name or number of at most {PARAMETER_BYTES_MAX} bytes, percent-encoded");
+            return Err(refused(Problem::new(StatusCode::BAD_REQUEST, "path", cause, remedy)).await);
         }
         Found::Other(allow) => {
-            let cause = format!("{} has no {}", parts.uri.path(), parts.method);
-            return Err(Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, cause) });
+            return Err(Problem::not_allowed(parts.uri.path(), parts.method.as_str(), allow));
         }
     };
     let body = understood(&parts, body).await;
@@ -123,13 +127,12 @@ async fn answer(
         return allowed(route, asker, parts, (parameters, body, Arc::default()), state).await;
     }
     if state.is_closing() {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the run has ended");
-        return Err(refused(problem.remedy("ask the next run")).await);
+        return Err(refused(Problem::ended()).await);
     }
     let Ok(place) = state.orders.clone().try_acquire_owned() else {
         let cause = format!("{ORDERS_MAX} orders are under way");
-        let retry_after_s = Some(1);
-        let problem = Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) };
+        let remedy = "ask again when one of them is done";
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "orders", cause, remedy).retry_after(1);
         return Err(refused(problem).await);
     };
     let client = Attending(Arc::default());
@@ -156,9 +159,7 @@ async fn answer(
         }
         answer
     });
-    let answer = done
-        .await
-        .unwrap_or_else(|_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the order failed")));
+    let answer = done.await.unwrap_or_else(|_| Err(Problem::internal("run", "the order failed")));
     client.has_its_answer();
     answer
 }
@@ -215,21 +216,26 @@ async fn allowed(
     state: &Arc<State>,
 ) -> Result<Response<Body>, Problem> {
     if parts.headers.contains_key(ORIGIN) {
-        let problem = Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks").at("origin");
-        return Err(problem.remedy("ask without a browser"));
+        let cause = "a page of another origin asks";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "origin", cause, "ask without a browser"));
     }
     let Some(role) = asker.role.filter(|role| *role >= route.role) else {
         let have = asker.role.map_or("none".to_string(), |role| role.to_string());
         let cause = format!("it needs the role {}; {} has {have}", route.role, asker.words());
         let remedy = match asker.name {
-            Some(_) => "ask with a token of that role; the run's --serve-role bounds them all",
-            None => "ask as root, or as the run's user",
+            Some(_) => "ask with a token of that role; the run's --serve-role bounds them all".to_string(),
+            None => format!(
+                "ask as root, or as the run's user; or start the run with --control-role {}, the role of \
+                 whoever is in its --control-group",
+                route.role
+            ),
         };
-        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy(remedy));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "role", cause, remedy));
     };
     if asker.filter.is_some() && !route.answers_bound() {
         let cause = format!("{} sees only packets of a filter, and this covers all", asker.words());
-        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token without a filter"));
+        let remedy = "ask with a token without a filter";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "wirescope-filter", cause, remedy));
     }
     let query = parts.uri.query().unwrap_or_default();
     let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect();

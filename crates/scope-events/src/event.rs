@@ -553,6 +553,10 @@ impl Fact for Together {
         Dump::read(value).map(Together)
     }
 
+    fn schema() -> Value {
+        Dump::schema()
+    }
+
     fn keys() -> Vec<Key> {
         Dump::keys()
     }

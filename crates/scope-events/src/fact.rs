@@ -12,7 +12,7 @@
 //! Reading is lenient, since logs are damaged, foreign or of another version: a key that is missing, or holds
 //! another kind of value, reads as the type's default (0, empty, `None`), and the others stay.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A key of an object, as the page describes it.
@@ -51,8 +51,54 @@ pub trait Fact: Default {
         Vec::new()
     }
 
+    /// What it looks like as JSON, as JSON Schema has it; for the document of the API.
+    fn schema() -> Value;
+
     /// Whether its keys stand among those around it.
     const IS_FLAT: bool = false;
+
+    /// Whether its key may be missing.
+    const IS_RARE: bool = false;
+}
+
+/// The schema of an object: its keys with what they mean, their schemas, whether they are flat, and whether they are rare.
+pub fn object_schema(keys: Vec<(&str, &str, Value, bool, bool)>) -> Value {
+    let (mut properties, mut required, mut others) = (Map::new(), Vec::new(), json!(false));
+    for (name, what, mut schema, is_flat, is_rare) in keys {
+        if is_flat {
+            // An object among the keys, or counters of any name.
+            if let Some(Value::Object(inner)) = schema.get_mut("properties").map(Value::take) {
+                properties.extend(inner);
+            }
+            if let Some(Value::Array(inner)) = schema.get_mut("required").map(Value::take) {
+                required.extend(inner);
+            }
+            match schema.get_mut("additionalProperties").map(Value::take) {
+                None | Some(Value::Bool(false)) => {}
+                Some(counters) => others = counters,
+            }
+            continue;
+        }
+        if let Some(object) = schema.as_object_mut() {
+            object.insert("description".to_string(), json!(what.trim()));
+        }
+        properties.insert(name.to_string(), schema);
+        if !is_rare {
+            required.push(json!(name));
+        }
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": others})
+}
+
+/// The schema of what may also be null.
+pub fn nullable(mut schema: Value) -> Value {
+    match schema.get_mut("type") {
+        Some(kind @ Value::String(_)) => {
+            *kind = json!([kind.take(), "null"]);
+            schema
+        }
+        _ => json!({"anyOf": [schema, {"type": "null"}]}),
+    }
 }
 
 /// A fact whose key is omitted where there is nothing to say.
@@ -68,7 +114,7 @@ pub struct Flat<T>(pub T);
 pub struct Counters(pub BTreeMap<String, u64>);
 
 macro_rules! plain {
-    ($type:ty, $read:expr) => {
+    ($type:ty, $kind:literal, $read:expr) => {
         impl Fact for $type {
             fn write(&self) -> Value {
                 self.clone().into()
@@ -77,15 +123,19 @@ macro_rules! plain {
             fn read(value: &Value) -> Option<Self> {
                 $read(value)
             }
+
+            fn schema() -> Value {
+                json!({"type": $kind})
+            }
         }
     };
 }
 
-plain!(bool, Value::as_bool);
-plain!(u64, Value::as_u64);
-plain!(i64, Value::as_i64);
-plain!(f64, Value::as_f64);
-plain!(String, |value: &Value| value.as_str().map(String::from));
+plain!(bool, "boolean", Value::as_bool);
+plain!(u64, "integer", Value::as_u64);
+plain!(i64, "integer", Value::as_i64);
+plain!(f64, "number", Value::as_f64);
+plain!(String, "string", |value: &Value| value.as_str().map(String::from));
 
 impl<T: Fact> Fact for Option<T> {
     fn write(&self) -> Value {
@@ -94,6 +144,10 @@ impl<T: Fact> Fact for Option<T> {
 
     fn read(value: &Value) -> Option<Self> {
         T::read(value).map(Some)
+    }
+
+    fn schema() -> Value {
+        nullable(T::schema())
     }
 
     fn keys() -> Vec<Key> {
@@ -111,6 +165,10 @@ impl<T: Fact> Fact for Vec<T> {
         Some(value.as_array()?.iter().map(|element| T::read(element).unwrap_or_default()).collect())
     }
 
+    fn schema() -> Value {
+        json!({"type": "array", "items": T::schema()})
+    }
+
     fn keys() -> Vec<Key> {
         T::keys()
     }
@@ -126,6 +184,10 @@ impl<T: Fact> Fact for BTreeMap<String, T> {
         Some(members.filter_map(|(name, value)| Some((name.clone(), T::read(value)?))).collect())
     }
 
+    fn schema() -> Value {
+        json!({"type": "object", "additionalProperties": T::schema()})
+    }
+
     fn keys() -> Vec<Key> {
         T::keys()
     }
@@ -139,6 +201,12 @@ impl<T: Fact> Fact for Rare<T> {
     fn read(value: &Value) -> Option<Self> {
         T::read(value).map(|fact| Rare(Some(fact)))
     }
+
+    fn schema() -> Value {
+        T::schema()
+    }
+
+    const IS_RARE: bool = true;
 
     fn put(&self, key: &str, object: &mut Map<String, Value>) {
         if let Some(fact) = &self.0 {
@@ -158,6 +226,10 @@ impl<T: Fact> Fact for Flat<T> {
 
     fn read(value: &Value) -> Option<Self> {
         T::read(value).map(Flat)
+    }
+
+    fn schema() -> Value {
+        T::schema()
     }
 
     fn put(&self, _key: &str, object: &mut Map<String, Value>) {
@@ -184,6 +256,10 @@ impl Fact for Counters {
 
     fn read(value: &Value) -> Option<Self> {
         BTreeMap::read(value).map(Counters)
+    }
+
+    fn schema() -> Value {
+        BTreeMap::<String, u64>::schema()
     }
 
     fn put(&self, _key: &str, object: &mut Map<String, Value>) {
@@ -221,6 +297,16 @@ macro_rules! facts {
                 Some($name { $($key: $crate::fact::Fact::take(stringify!($key), object),)* })
             }
 
+            fn schema() -> serde_json::Value {
+                $crate::fact::object_schema(vec![$((
+                    stringify!($key),
+                    concat!($($key_what),+),
+                    <$type as $crate::fact::Fact>::schema(),
+                    <$type as $crate::fact::Fact>::IS_FLAT,
+                    <$type as $crate::fact::Fact>::IS_RARE,
+                ),)*])
+            }
+
             fn keys() -> Vec<$crate::fact::Key> {
                 vec![$($crate::fact::Key {
                     name: stringify!($key),
@@ -236,7 +322,6 @@ macro_rules! facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     facts! {
         /// A part.
@@ -269,6 +354,21 @@ mod tests {
         );
         assert_eq!(Whole::read(&written), Some(whole));
         assert_eq!(Whole::default().write(), json!({"parts": [], "number": 0, "at": null}));
+    }
+
+    #[test]
+    fn the_schema_has_each_key_with_its_type_and_what_it_means() {
+        let schema = Whole::schema();
+        assert_eq!(schema["required"], json!(["parts", "number", "at"]));
+        assert_eq!(schema["additionalProperties"], json!(false));
+        let properties = &schema["properties"];
+        assert_eq!(properties["number"], json!({"type": "integer", "description": "A number."}));
+        assert_eq!(properties["word"]["type"], "string");
+        assert_eq!(properties["at"], json!({"type": ["number", "null"], "description": "A time."}));
+        let part = &properties["parts"]["items"];
+        assert_eq!((&part["type"], &part["required"]), (&json!(["object", "null"]), &json!(["number"])));
+        let counters = object_schema(vec![("x", "", Counters::schema(), true, false)]);
+        assert_eq!(counters["additionalProperties"], json!({"type": "integer"}));
     }
 
     #[test]

@@ -9,12 +9,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`body`] | bodies of answers |
+//! | [`json`] | JSON of requests |
 //! | `connecting` | connections: bounds, and what becomes of slow ones |
 //! | `request` | what all requests have in common |
 
 pub mod body;
 mod connecting;
+pub mod json;
 mod request;
 
-pub use connecting::{Broken, FULL, HEAD_PATIENCE, PAUSE, Patient, connection};
-pub use request::{BODY_BYTES_MAX, has_body, no_such_path, only_json, understood, whole};
+pub use connecting::{Broken, HEAD_BYTES_MAX, HEAD_PATIENCE, HEADERS_MAX, PAUSE, Patient, connection, full};
+pub use request::{BODY_BYTES_MAX, has_body, no_such_path, only_json, sound, understood, whole};

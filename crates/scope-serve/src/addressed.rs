@@ -18,8 +18,8 @@ pub(crate) fn check(parts: &Parts, local: IpAddr, hosts: &[String], is_tls: bool
     for name in [Some(&host), parts.uri.authority()].into_iter().flatten() {
         if !is_own(name.host(), local, hosts) {
             let cause = format!("{} is not a name of this door", name.host());
-            let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, cause).at("host");
-            return Err(problem.remedy("ask by its address, or name the host: wirescope serve --host NAME"));
+            let remedy = "ask by its address, or name the host: wirescope serve --host NAME";
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", cause, remedy));
         }
     }
     let mut origins = parts.headers.get_all(ORIGIN).iter();
@@ -27,15 +27,18 @@ pub(crate) fn check(parts: &Parts, local: IpAddr, hosts: &[String], is_tls: bool
         (None, _) => Ok(()),
         (Some(origin), None) if is_same(origin.as_bytes(), &host, is_tls) => Ok(()),
         _ => {
-            let problem = Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks").at("origin");
-            Err(problem.remedy("ask without a browser"))
+            let cause = "a page of another origin asks";
+            Err(Problem::new(StatusCode::FORBIDDEN, "origin", cause, "ask without a browser"))
         }
     }
 }
 
 /// What the one `Host` says.
 fn host(headers: &HeaderMap) -> Result<Authority, Problem> {
-    let bad = |cause: &str| Problem::new(StatusCode::BAD_REQUEST, cause).at("host");
+    let bad = |cause: &str| {
+        let remedy = "send one Host, with the door's address or a name of --host";
+        Problem::new(StatusCode::BAD_REQUEST, "host", cause, remedy)
+    };
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) => Err(bad("it is missing")),

@@ -108,7 +108,8 @@ impl Askers {
         let mut file = locked(&self.file);
         file.look().map_err(|error| {
             let cause = format!("the tokens can't be read: {error}");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause)
+            let remedy = "look at the file of --tokens at the door's host";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "tokens", cause, remedy)
         })?;
         let tokens = file.tokens.as_ref();
         let by_token = said.and_then(|said| tokens?.find(said, now_ns)).cloned();
@@ -122,12 +123,12 @@ impl Askers {
                     "it is the token of {}, and the certificate that of {}: one of them has to say who asks",
                     token.name, other.name
                 );
-                let problem = Problem::new(StatusCode::BAD_REQUEST, cause).at("authorization");
-                return Err(problem.remedy("omit the Authorization, or show no certificate"));
+                let remedy = "omit the Authorization, or show no certificate";
+                return Err(Problem::new(StatusCode::BAD_REQUEST, "authorization", cause, remedy));
             }
             (Some(_), None, _) => {
-                let problem = unauthorized("the token isn't known, has expired, or was revoked");
-                return Err(problem.remedy("make another one: wirescope token add"));
+                let cause = "the token isn't known, has expired, or was revoked";
+                return Err(unauthorized(cause, "make another one: wirescope token add"));
             }
             (None, _, Some(token)) if token.is_good(now_ns) => token,
             (None, _, certified) => return Err(nobody(certificate, certified)),
@@ -153,9 +154,9 @@ impl Askers {
     /// # Errors
     /// It is one too many for now.
     pub(crate) fn count_request(&self, token: &Token, now: Instant) -> Result<OwnedSemaphorePermit, Problem> {
-        let too_many = |cause, retry_after_s| {
-            let retry_after_s = Some(retry_after_s);
-            Problem { retry_after_s, ..Problem::new(StatusCode::TOO_MANY_REQUESTS, cause) }
+        let too_many = |place: &str, cause: String, seconds: u64| {
+            let remedy = "ask less often, or with fewer requests at once";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, place, cause, remedy).retry_after(seconds)
         };
         let burst = self.requests_per_s * BURST_S;
         let mut asked = locked(&self.asked);
@@ -170,12 +171,13 @@ impl Askers {
         if bucket.left >= 1.0 {
             bucket.left -= 1.0;
             return bucket.places.clone().try_acquire_owned().map_err(|_| {
-                too_many(format!("{} asks more than {AT_ONCE_MAX} things at once", token.name), 1)
+                let cause = format!("{} asks more than {AT_ONCE_MAX} things at once", token.name);
+                too_many("requests", cause, 1)
             });
         }
         let wait = Duration::from_secs_f64((1.0 - bucket.left) / self.requests_per_s);
         let cause = format!("{} asks more than {} times a second", token.name, self.requests_per_s);
-        Err(too_many(cause, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
+        Err(too_many("rate", cause, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
     }
 
     /// Notes the last uses, where there are new ones. It may wait for a disk.
@@ -227,8 +229,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unauthorized(cause: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, cause).at("authorization")
+fn unauthorized(cause: &str, remedy: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "authorization", cause, remedy)
 }
 
 /// The refusal of a certificate that names nobody, or somebody whose time is over.
@@ -244,7 +246,7 @@ fn nobody(certificate: Option<&Certificate>, certified: Option<Token>) -> Proble
             "say whose it is: wirescope token add --certificate FILE; or send a token",
         ),
     };
-    Problem::new(StatusCode::UNAUTHORIZED, cause).at("certificate").remedy(remedy)
+    Problem::new(StatusCode::UNAUTHORIZED, "certificate", cause, remedy)
 }
 
 /// The token that a head says: in its one place, and nowhere else.
@@ -252,13 +254,13 @@ fn said(headers: &HeaderMap) -> Result<&str, Problem> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let remedy = "send Authorization: Bearer TOKEN";
     let value = match (values.next(), values.next()) {
-        (None, _) => return Err(unauthorized("there is no token").remedy(remedy)),
-        (Some(_), Some(_)) => return Err(unauthorized("there are two of them").remedy(remedy)),
+        (None, _) => return Err(unauthorized("there is no token", remedy)),
+        (Some(_), Some(_)) => return Err(unauthorized("there are two of them", remedy)),
         (Some(value), None) => value.to_str().unwrap_or_default(),
     };
     match value.split_at_checked(SCHEME.len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(token.trim()),
-        _ => Err(unauthorized("it is no bearer token").remedy(remedy)),
+        _ => Err(unauthorized("it is no bearer token", remedy)),
     }
 }
 

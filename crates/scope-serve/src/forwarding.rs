@@ -6,8 +6,8 @@
 use crate::settings::Instance;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CONNECTION, CONTENT_TYPE, HOST, IF_NONE_MATCH, IF_RANGE, LOCATION, RANGE, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCEPT, CONNECTION, CONTENT_TYPE, HOST, IF_MATCH, IF_NONE_MATCH, IF_RANGE, LOCATION, RANGE, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -23,8 +23,15 @@ use tokio::time::timeout;
 /// So long a run may take until it listens to what it is asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What of a client's head goes on to a run; all else stays here, that which would say who asks included.
-const PASSED: [HeaderName; 6] =
-    [ACCEPT, CONTENT_TYPE, IF_NONE_MATCH, IF_RANGE, RANGE, HeaderName::from_static("last-event-id")];
+const PASSED: [HeaderName; 7] = [
+    ACCEPT,
+    CONTENT_TYPE,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    RANGE,
+    HeaderName::from_static("last-event-id"),
+];
 /// What of an answer is between a run and this door.
 const OWN: [HeaderName; 4] = [CONNECTION, TRANSFER_ENCODING, UPGRADE, HeaderName::from_static("keep-alive")];
 
@@ -50,8 +57,8 @@ pub(crate) async fn forward(
 ) -> Result<Response<Incoming>, Problem> {
     let gone = |cause: &dyn Display| {
         let cause = format!("the run at {} doesn't answer: {cause}", instance.name);
-        let problem = Problem::new(StatusCode::BAD_GATEWAY, cause).at(&instance.name);
-        problem.remedy("ask again once it is back: nothing has to be done here")
+        let remedy = "ask again once it is back: nothing has to be done here";
+        Problem::new(StatusCode::BAD_GATEWAY, &instance.name, cause, remedy)
     };
     let connect = timeout(PATIENCE, UnixStream::connect(&instance.path)).await;
     let stream = connect.map_err(|_| gone(&"it takes no connection"))?.map_err(|error| gone(&error))?;
@@ -59,7 +66,8 @@ pub(crate) async fn forward(
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
     tokio::spawn(connection); // it ends with the answer, or with whoever gets that
     let request = request(question).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("it can't be asked: {error}")).at("path")
+        let cause = format!("it can't be asked: {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "path", cause, "percent-encode what is no letter or digit")
     })?;
     let mut answer = sender.send_request(request).await.map_err(|error| gone(&error))?;
     for header in OWN {

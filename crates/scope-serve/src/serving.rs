@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use scope_api::{PREFIX, Problem};
 use scope_http::body::{Body, Until, json, refusal};
 use scope_http::{
-    Broken, FULL, HEAD_PATIENCE, PAUSE, Patient, connection, has_body, no_such_path, only_json, whole,
+    Broken, HEAD_PATIENCE, PAUSE, Patient, connection, full, has_body, no_such_path, only_json, whole,
 };
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +40,9 @@ const LINES_MAX: u32 = 10;
 const LINES_EVERY: Duration = Duration::from_secs(1);
 /// The route that this door answers itself, and what stands in front of an instance's name.
 const INSTANCES: &str = "/api/v1/instances";
+
+/// What helps who has a token of another instance.
+const OTHER_INSTANCE: &str = "ask with a token of this one: wirescope token add --instance NAME";
 
 /// What says a line, of a warning.
 pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
@@ -98,8 +101,8 @@ impl State {
     fn who(&self, headers: &HeaderMap, certificate: Option<&Certificate>) -> Result<Token, Problem> {
         self.check(certificate).map_err(|error| {
             let cause = format!("the certificate of this connection is refused: {error}");
-            let problem = Problem::new(StatusCode::UNAUTHORIZED, cause).at("certificate");
-            problem.remedy("connect anew, with another certificate or without one")
+            let remedy = "connect anew, with another certificate or without one";
+            Problem::new(StatusCode::UNAUTHORIZED, "certificate", cause, remedy)
         })?;
         self.askers.who(headers, certificate)
     }
@@ -132,7 +135,7 @@ pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped
         let Ok(place) = places.clone().try_acquire_owned() else {
             one_more(&state.counts.connections);
             if state.certificates.is_none() {
-                let _ = timeout(PAUSE, stream.write_all(FULL)).await;
+                let _ = timeout(PAUSE, stream.write_all(&full(state.bounds.connections))).await;
             }
             continue;
         };
@@ -211,15 +214,18 @@ async fn answer(
     let token = {
         let (state, headers, certificate) = (state.clone(), parts.headers.clone(), ends.certificate.clone());
         let who = tokio::task::spawn_blocking(move || state.who(&headers, certificate.as_deref())).await;
-        who.unwrap_or_else(|_| Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the door closes")))?
+        who.unwrap_or_else(|_| {
+            let remedy = "ask again once it is back";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "door", "the door closes", remedy))
+        })?
     };
     let counted = state.askers.count_request(&token, Instant::now());
     let counted = counted.inspect_err(|_| one_more(&state.counts.rate))?;
     // Two lengths can be read in two ways, and a chunked body may have another beside it: one form is enough.
     if parts.headers.contains_key(TRANSFER_ENCODING) {
-        let problem =
-            Problem::new(StatusCode::LENGTH_REQUIRED, "a body has no length").at("transfer-encoding");
-        return Err(problem.remedy("send Content-Length, and no Transfer-Encoding"));
+        let (place, cause) = ("transfer-encoding", "a body has no length");
+        let remedy = "send Content-Length, and no Transfer-Encoding";
+        return Err(Problem::new(StatusCode::LENGTH_REQUIRED, place, cause, remedy));
     }
     if has_body(&parts.headers) {
         only_json(&parts.headers)?;
@@ -233,8 +239,8 @@ async fn answer(
     let Ok(place) = fronted.places.clone().try_acquire_owned() else {
         one_more(&state.counts.busy);
         let cause = format!("{RUN_REQUESTS_MAX} requests to this run are under way");
-        let retry_after_s = Some(1);
-        return Err(Problem { retry_after_s, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, cause) });
+        let remedy = "ask again when one of them has its answer";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "requests", cause, remedy).retry_after(1));
     };
     let target = target(parts, named.then_some(&fronted.instance.name));
     let question = Question {
@@ -248,8 +254,8 @@ async fn answer(
     let mut answer = tokio::select! {
         answer = forward(&fronted.instance, question) => answer?,
         () = &mut until => {
-            let problem = Problem::new(StatusCode::UNAUTHORIZED, "who asks may not any more");
-            return Err(problem.at("authorization").remedy("make another token: wirescope token add"));
+            let (cause, remedy) = ("who asks may not any more", "make another token: wirescope token add");
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, "authorization", cause, remedy));
         }
     };
     if named {
@@ -284,14 +290,14 @@ fn find<'a>(path: &str, state: &'a State, token: &Token) -> Result<(&'a Fronted,
         let (name, _) = rest.split_once('/').ok_or_else(|| no_such_path(path))?;
         let found = state.instances.iter().find(|fronted| fronted.instance.name == name);
         let found = found.ok_or_else(|| {
-            let problem = Problem::new(StatusCode::NOT_FOUND, "there is no such instance").at("instance");
-            problem.remedy("see GET /api/v1/instances")
+            let (cause, remedy) = ("there is no such instance", "see GET /api/v1/instances");
+            Problem::new(StatusCode::NOT_FOUND, "instance", cause, remedy)
         })?;
         return match may(&found) {
             true => Ok((found, true)),
             false => {
                 let cause = format!("the token of {} is for another instance", token.name);
-                Err(Problem::new(StatusCode::FORBIDDEN, cause).at("instance"))
+                Err(Problem::new(StatusCode::FORBIDDEN, "instance", cause, OTHER_INSTANCE))
             }
         };
     }
@@ -302,15 +308,15 @@ fn find<'a>(path: &str, state: &'a State, token: &Token) -> Result<(&'a Fronted,
         [..] => {
             let names: Vec<&str> = all.iter().map(|fronted| &*fronted.instance.name).collect();
             let cause = format!("there are several instances: {}", names.join(", "));
-            let problem = Problem::new(StatusCode::NOT_FOUND, cause).at("instance");
-            Err(problem.remedy("name one: /api/v1/instances/NAME/..."))
+            let remedy = "name one: /api/v1/instances/NAME/...";
+            Err(Problem::new(StatusCode::NOT_FOUND, "instance", cause, remedy))
         }
     }
 }
 
 fn not_here(token: &Token) -> Problem {
     let cause = format!("the token of {} is for an instance that isn't here", token.name);
-    Problem::new(StatusCode::FORBIDDEN, cause).at("instance")
+    Problem::new(StatusCode::FORBIDDEN, "instance", cause, OTHER_INSTANCE)
 }
 
 /// What the run is asked, without the name of the instance.
@@ -323,13 +329,12 @@ fn target(parts: &Parts, name: Option<&String>) -> String {
 /// The runs that this one may ask, and how this door stands.
 async fn instances(method: &Method, state: &State, token: &Token) -> Result<Response<Body>, Problem> {
     if *method != Method::GET && *method != Method::HEAD {
-        let cause = format!("{INSTANCES} has no {method}");
-        let allow = vec!["GET"];
-        return Err(Problem { allow, ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, cause) });
+        return Err(Problem::not_allowed(INSTANCES, method.as_str(), vec!["GET"]));
     }
     if token.filter.is_some() {
         let cause = format!("{} sees only packets of a filter, and this covers all", token.name);
-        return Err(Problem::new(StatusCode::FORBIDDEN, cause).remedy("ask with a token without a filter"));
+        let remedy = "ask with a token without a filter";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "token", cause, remedy));
     }
     let mut list: Vec<Value> = Vec::new();
     for Fronted { instance, .. } in &state.instances {

@@ -156,6 +156,15 @@ pub fn dumps(what: &DumpsVerb) -> u8 {
         DumpsVerb::Show { id, ask } => {
             one(ask, &format!("dumps/{id}"), |dump| format!("{}\n", said::dump(dump)))
         }
+        DumpsVerb::End { id, ask } => {
+            let ended = client(ask).and_then(|client| {
+                let what = format!("dumps/{id}/end");
+                client.json(Method::POST, &what, None).map_err(|error| no(&client, error))
+            });
+            told(ended.map(|value| {
+                if ask.json { line(&value) } else { format!("dump {id}: its window has ended\n") }
+            }))
+        }
         DumpsVerb::Delete { id, ask } => {
             let deleted = client(ask).and_then(|client| {
                 let what = format!("dumps/{id}");

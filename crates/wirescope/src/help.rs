@@ -364,6 +364,7 @@ pub const DUMPS_EXAMPLES: &str = "\
 Examples:
   wirescope dumps list
   wirescope dumps get 7 -w incident.pcapng
+  wirescope dumps end 8
 ";
 
 pub const HOLD_EXAMPLES: &str = "\

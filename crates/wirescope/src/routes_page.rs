@@ -1,6 +1,7 @@
 //! docs/reference/routes.md, made from the table of routes: `make pages` writes it, a test holds it.
 
 use scope_api::Role;
+use scope_api::parameters::{Kind, Place, headers, parameters};
 use scope_api::routes::ROUTES;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,6 +17,25 @@ This page is made by `make pages` from the table of routes, which server, OpenAP
 
 ";
 
+const PARAMETERS: &str = "
+## Parameters
+
+Each stands in an address once at most; one that a route doesn't have is refused with 400.
+
+| route | parameter | values | what |
+|---|---|---|---|
+";
+
+const HEADERS: &str = "
+## Headers
+
+Headers that a route reads or sends of its own. Trailers come behind the body, for who sends `TE: trailers`. The keys of JSON
+answers, and which route refuses what with which status, are in the OpenAPI document: `GET /api/v1/openapi.json`.
+
+| route | header | in | what |
+|---|---|---|---|
+";
+
 /// The page as it should be.
 fn page() -> String {
     let roles: Vec<&str> = Role::ALL.iter().map(|role| role.word()).collect();
@@ -27,6 +47,34 @@ fn page() -> String {
         let each: Vec<&str> = Role::ALL.iter().map(|role| may(*role >= route.role)).collect();
         let bound = may(route.answers_bound() && route.role <= Role::Analyst);
         let _ = writeln!(text, "| `{route}` | {} | {bound} | {} |", each.join(" | "), route.what);
+    }
+    text.push_str(PARAMETERS);
+    for route in ROUTES {
+        for parameter in parameters(route.action) {
+            let values = match parameter.kind {
+                Kind::Text => String::new(),
+                Kind::Word(words) => format!("`{}`", words.join("`, `")),
+                Kind::Flag(_) => "`true`, `false`".to_string(),
+                Kind::Number(least, most, default) => {
+                    let most = most.map_or(String::new(), |most| format!(" to {most}"));
+                    let default = default.map_or(String::new(), |default| format!("; missing: {default}"));
+                    format!("from {least}{most}{default}")
+                }
+            };
+            let _ = writeln!(text, "| `{route}` | `{}` | {values} | {} |", parameter.name, parameter.what);
+        }
+    }
+    text.push_str(HEADERS);
+    for route in ROUTES {
+        for header in headers(route.action) {
+            let place = match header.place {
+                Place::Request => "request",
+                Place::Answer => "answer",
+                Place::Head => "answer to `HEAD`",
+                Place::Trailer => "trailer",
+            };
+            let _ = writeln!(text, "| `{route}` | `{}` | {place} | {} |", header.name, header.what);
+        }
     }
     text
 }

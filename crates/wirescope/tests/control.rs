@@ -17,6 +17,7 @@ use std::process::Command;
 fn each_route_answers_and_the_document_names_them_all() {
     let running = Running::new(&[]);
     wait_until("the first dump", || running.get("dumps/1").body["state"] == "finished");
+    wait_until("its hit to be counted", || running.get("triggers/probe").body["hits"]["fired"] == 1);
     running.post("triggers/none/fire", ""); // so that there is an audit
     let document = running.get("openapi.json").body;
     let mut asked = 0;
@@ -96,12 +97,12 @@ fn a_fire_with_its_own_filter_is_a_dump_that_can_be_got_and_deleted() {
 fn what_cannot_be_meant_is_refused_with_its_place_and_a_remedy() {
     let running = Running::new(&[]);
     for (heard, status, place) in [
-        (running.get("nothing"), 404, ""),
+        (running.get("nothing"), 404, "path"),
         (running.get("dumps/77"), 404, "id"),
         (running.get("dumps/-1"), 404, "id"),
         (running.get("dumps/..%2f..%2fetc%2fpasswd/file"), 404, "id"),
         (running.get("dumps/%00"), 400, "path"),
-        (running.get("dumps/../../../../etc/passwd"), 404, ""),
+        (running.get("dumps/../../../../etc/passwd"), 404, "path"),
         (running.get("triggers/none"), 404, "name"),
         (running.get("dumps?limit=0"), 400, "limit"),
         (running.get("dumps?what=1"), 400, "what"),
@@ -114,11 +115,11 @@ fn what_cannot_be_meant_is_refused_with_its_place_and_a_remedy() {
         (running.post("fire", r#"{"filtre": "udp"}"#), 400, "filtre"),
         (running.post("fire", r#"{"note": "a\u0000b"}"#), 400, "note"),
         (running.post("fire", "{"), 400, "body"),
-        (running.post("fire", "[]"), 400, ""),
+        (running.post("fire", "[]"), 400, "body"),
         (running.post("triggers/none/fire", ""), 404, "name"),
         (running.post("triggers/probe/fire", r#"{"filter": "udp"}"#), 400, "body"),
-        (running.post("reload", ""), 409, ""),
-        (running.post("status", ""), 405, ""),
+        (running.post("reload", ""), 409, "run"),
+        (running.post("status", ""), 405, "method"),
         (running.post("fire", &format!("{{\"note\": \"{}\"}}", "x".repeat(70_000))), 413, "body"),
     ] {
         assert_eq!(heard.status, status, "{heard:?}");
@@ -502,6 +503,7 @@ fn others_get_in_only_by_the_group_and_do_only_what_its_role_may() {
     let refused = as_user(stranger, group, &["dumps", "delete", "1"]);
     assert_eq!(refused.code(), Some(2));
     assert!(refused.stderr.contains("it needs the role operator"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--control-role operator"), "{}", refused.stderr);
     for uid in [stranger, NOBODY] {
         let refused = as_user(uid, uid, &["status"]);
         assert_eq!(refused.code(), Some(2));

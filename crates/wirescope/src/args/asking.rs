@@ -277,6 +277,16 @@ pub enum DumpsVerb {
         #[command(flatten)]
         ask: AskArgs,
     },
+    /// End the window of an open one: it is finished with what has come
+    #[command(after_help = help::DUMPS_EXAMPLES)]
+    End {
+        /// Its number.
+        #[arg(value_name = "ID")]
+        id: u64,
+        /// Which instance.
+        #[command(flatten)]
+        ask: AskArgs,
+    },
     /// Remove the files of a finished one
     #[command(after_help = help::DUMPS_EXAMPLES)]
     Delete {
