@@ -1,6 +1,6 @@
 //! Each route's answer, made of what the run has published.
 
-use crate::audit::{AUDIT_FILE, Audit};
+use crate::audit::AUDIT_FILE;
 use crate::body::{Body, json, text};
 use crate::exposition::Form;
 use crate::firing::Whose;
@@ -252,10 +252,10 @@ fn first_of(
 /// The audit's file as it is now.
 async fn audit(state: &Arc<State>, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
     let none = || {
-        let remedy = "ask again behind the first order; a run whose dump goes into a pipe writes none";
+        let remedy = "ask again behind the first order; a run with -w writes none";
         Problem::new(StatusCode::NOT_FOUND, "file", "nothing was written into an audit yet", remedy)
     };
-    let folder = state.audit.as_ref().map(Audit::folder).ok_or_else(none)?;
+    let folder = state.folder.clone().ok_or_else(none)?;
     let name = OsStr::new(AUDIT_FILE);
     match tokio::task::spawn_blocking(move || folder.existing(name, false)).await {
         Ok(Ok(Some(file))) => file::answer(file, name, headers),

@@ -74,11 +74,6 @@ impl Audit {
         }
     }
 
-    /// The folder that it is in.
-    pub(crate) fn folder(&self) -> Arc<Folder> {
-        self.folder.clone()
-    }
-
     /// Lines that couldn't be written.
     pub(crate) fn failures(&self) -> u64 {
         self.head.failures()

@@ -134,7 +134,7 @@ impl State {
     ) -> State {
         let Settings { reload, read_trigger, version, config, vlan, rate, hooks, gathered, .. } = settings;
         let run = format!("{:032x}", u128::from_be_bytes(opening.run_id));
-        let audit = opening.audit_in.clone();
+        let audit = opening.folder.clone();
         let audit = audit.map(|folder| Audit::new(folder, run.clone(), opening.audit.clone()));
         let published =
             Published { facts: Arc::new(Value::Object(serde_json::Map::new())), ..Published::default() };

@@ -159,18 +159,24 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.started(&memory, run.rights.as_ref());
     }
     if let Some(socket) = &socket {
-        let (folder, audit_in) = match &run.outputs.dump.target {
-            Target::Folder(folder) => (Some(folder.clone()), Some(folder.clone())),
-            Target::File { folder, .. } => (None, Some(folder.clone())),
-            Target::Stream(_) => (None, None),
+        let folder = match &run.outputs.dump.target {
+            Target::Folder(folder) => Some(folder.clone()),
+            Target::File { .. } | Target::Stream(_) => None,
         };
+        if folder.is_none() {
+            warnings.push(NO_AUDIT.to_string().into());
+        }
         let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
         let answerer = run.shared.dumps.answerer();
-        watch.opening(Opening { socket, run_id, folder, audit_in, volumes, tail, audit, answerer });
+        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit, answerer });
     }
     run.go(sources, nics, warnings, watch)
 }
+
+/// Where a run that can be asked has no place for what is ordered.
+const NO_AUDIT: &str = "orders and looks at packets stand in no audit: a run with -w has no folder for it; give it --out DIR \
+                        instead";
 
 /// However a run ends, nobody waits for an answer of it any more.
 struct OverOnDrop<'a>(&'a Control);

@@ -22,8 +22,6 @@ pub struct Opening<'a> {
     pub volumes: Vec<Arc<Folder>>,
     /// The newest lines of its log.
     pub tail: Arc<Tail>,
-    /// Where the audit is kept: that folder, or the one of the only dump; `None`: there is none.
-    pub audit_in: Option<Arc<Folder>>,
     /// What its log says of the audit.
     pub audit: Arc<AuditHead>,
     /// What answers questions for packets.
