@@ -17,6 +17,7 @@ pub const HEADERS_PREFIX: &str = "wirescope-";
 const NAME: &str = "wirescope-name";
 const ROLE: &str = "wirescope-role";
 const FILTER: &str = "wirescope-filter";
+const REFUSED: &str = "wirescope-refused";
 /// A name at most, bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// A filter at most, bytes.
@@ -31,6 +32,33 @@ pub struct Identity {
     pub role: Role,
     /// Only packets that match this filter are shown; `None`: all.
     pub filter: Option<String>,
+}
+
+/// A request that a door has refused, as it tells the run that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The name of who asked; `None`: the door knew none.
+    pub name: Option<String>,
+    /// The status of the refusal.
+    pub status: StatusCode,
+}
+
+impl Refused {
+    /// Puts it into the head of a request.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(REFUSED, self.status.as_u16().into());
+        if let Some(Ok(name)) = self.name.as_deref().map(HeaderValue::from_str) {
+            headers.insert(NAME, name);
+        }
+    }
+
+    /// Whether a head says so, and what; `None`: it doesn't, or in no form that can be meant.
+    pub fn read(headers: &HeaderMap) -> Option<Refused> {
+        let text = |header: &str| headers.get(header)?.to_str().ok();
+        let status = StatusCode::from_bytes(text(REFUSED)?.as_bytes()).ok()?;
+        let name = text(NAME).filter(|name| is_name(name)).map(str::to_string);
+        Some(Refused { name, status })
+    }
 }
 
 /// Whether a text may be the name of an identity or of an instance: letters, digits, `.`, `_`, `-` and `@`, at most

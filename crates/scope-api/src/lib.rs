@@ -33,7 +33,7 @@ pub mod trigger;
 pub mod trust;
 
 pub use client::Client;
-pub use identity::Identity;
+pub use identity::{Identity, Refused};
 pub use problem::Problem;
 pub use role::Role;
 pub use trust::Trust;

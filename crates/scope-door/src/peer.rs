@@ -4,7 +4,7 @@
 //! The door to the network is a user like any other, and asks for somebody else each time: for whom its requests say.
 
 use http::{HeaderMap, StatusCode};
-use scope_api::{Identity, Problem, Role};
+use scope_api::{Identity, Problem, Refused, Role};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
@@ -72,6 +72,11 @@ pub(crate) struct Owner {
 }
 
 impl Rules {
+    /// What the door to the network has refused, and only tells of.
+    pub(crate) fn refused(&self, peer: &Peer, headers: &HeaderMap) -> Option<Refused> {
+        Refused::read(headers).filter(|_| self.serve_user.filter(|user| *user != NOBODY) == Some(peer.uid))
+    }
+
     /// Who asks by a request of this head.
     ///
     /// # Errors

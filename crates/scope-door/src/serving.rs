@@ -12,8 +12,8 @@ use http::header::ORIGIN;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use scope_api::Problem;
 use scope_api::routes::{Found, PARAMETER_BYTES_MAX, ROUTES, Route, find};
+use scope_api::{Problem, Refused};
 use scope_events::now_ns;
 use scope_http::{PAUSE, Patient, full, no_such_path, sound, understood};
 use serde_json::Value;
@@ -27,6 +27,8 @@ use tokio::time::{sleep, timeout};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
+/// All that a door to the network refuses has one rate.
+const REFUSED_ELSEWHERE: &str = "refused by the door to the network";
 /// So long answers that are under way may go on when the run is over.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,9 @@ async fn answer(
     peer: &Peer,
 ) -> Result<Response<Body>, Problem> {
     let (parts, body) = request.into_parts();
+    if let Some(refused) = rules.refused(peer, &parts.headers) {
+        return Ok(refused_elsewhere(state, peer, &parts, refused).await);
+    }
     let asker = rules.asker(peer, &parts.headers);
     // Whoever isn't believed counts as who is connected.
     let identity = asker.as_ref().map_or_else(|_| format!("user {}", peer.uid), Asker::words);
@@ -161,6 +166,29 @@ async fn answer(
     });
     let answer = done.await.unwrap_or_else(|_| Err(Problem::internal("run", "the order failed")));
     client.has_its_answer();
+    answer
+}
+
+/// Notes what the door to the network has refused.
+async fn refused_elsewhere(
+    state: &Arc<State>,
+    peer: &Peer,
+    parts: &Parts,
+    Refused { name, status }: Refused,
+) -> Response<Body> {
+    let mut answer = Response::new(Body::Whole(None));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    match state.rates.admit(REFUSED_ELSEWHERE, Instant::now()) {
+        // Beyond that the door counts them.
+        Err(TooSoon { problem, .. }) => *answer.status_mut() = problem.status,
+        Ok(()) => {
+            let found = find(&parts.method, parts.uri.path());
+            let route = if let Found::Route(at, _) = found { Some(&ROUTES[at]) } else { None };
+            let what = what(parts, &Ok(Value::Null));
+            let noted = noted(peer, None, route, parts);
+            note(state, Noted { name, what, status: status.as_u16(), ..noted }).await;
+        }
+    }
     answer
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub busy: AtomicU64,
     /// Lines of refusals that weren't said.
     pub unsaid: AtomicU64,
+    /// Refusals of which a run didn't hear.
+    pub unnoted: AtomicU64,
     /// Lists of last uses that couldn't be written.
     pub unwritten: AtomicU64,
     /// Answers by their status.
@@ -59,6 +61,7 @@ impl Counts {
                 "identity": of(&self.identity),
             },
             "lines_unsaid": of(&self.unsaid),
+            "refusals_unnoted": of(&self.unnoted),
             "uses_unwritten": of(&self.unwritten),
         })
     }

@@ -17,6 +17,7 @@
 //! | `addressed` | whether a request is meant for this door, and comes from no foreign page |
 //! | `serving` | connections, and each request's way to its answer |
 //! | `forwarding` | the way to a run and back |
+//! | `noting` | refusals, for the audit of the run that was meant |
 //! | `counts` | what became of requests |
 //! | [`tls`], [`clients`] | its own certificates; those of clients |
 
@@ -27,6 +28,7 @@ mod counts;
 pub mod door;
 mod forwarding;
 pub mod last_use;
+mod noting;
 mod serving;
 pub mod settings;
 pub mod tls;

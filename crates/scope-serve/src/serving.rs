@@ -5,6 +5,7 @@ use crate::asking::{Askers, LOOK_EVERY};
 use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
 use crate::forwarding::{Question, forward, relocate};
+use crate::noting;
 use crate::settings::{Bounds, Instance};
 use crate::tls::Certificates;
 use crate::tokens::Token;
@@ -189,7 +190,12 @@ fn refused_certificate(error: &std::io::Error) -> Option<&rustls::Error> {
 
 async fn answered(request: Request<Incoming>, state: &Arc<State>, ends: Ends) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let answer = answer(&parts, body, state, &ends).await.unwrap_or_else(|problem| {
+    let mut asked = None;
+    let answer = answer(&parts, body, state, (&ends, &mut asked)).await;
+    if let Err(problem) = &answer {
+        refused(state, &parts, asked.as_ref(), problem).await;
+    }
+    let answer = answer.unwrap_or_else(|problem| {
         if problem.status == StatusCode::UNAUTHORIZED || problem.status == StatusCode::FORBIDDEN {
             let (status, path) = (problem.status.as_u16(), parts.uri.path());
             state.tell(&format!("{}: {} {path}: {status}: {problem}", ends.remote, parts.method));
@@ -208,7 +214,7 @@ async fn answer(
     parts: &Parts,
     body: Incoming,
     state: &Arc<State>,
-    ends: &Ends,
+    (ends, asked): (&Ends, &mut Option<Token>),
 ) -> Result<Response<Body>, Problem> {
     addressed::check(parts, ends.local, &state.hosts, state.certificates.is_some())?;
     let token = {
@@ -219,6 +225,7 @@ async fn answer(
             Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "door", "the door closes", remedy))
         })?
     };
+    *asked = Some(token.clone());
     let counted = state.askers.count_request(&token, Instant::now());
     let counted = counted.inspect_err(|_| one_more(&state.counts.rate))?;
     // Two lengths can be read in two ways, and a chunked body may have another beside it: one form is enough.
@@ -262,6 +269,21 @@ async fn answer(
         relocate(&mut answer, &fronted.instance.name);
     }
     Ok(answer.map(|body| Body::Passed(body, until, Box::new((counted, place)))))
+}
+
+/// Tells the run that a refused request meant, if it says which one.
+async fn refused(state: &State, parts: &Parts, token: Option<&Token>, problem: &Problem) {
+    if problem.status == StatusCode::BAD_GATEWAY {
+        return; // it hears nothing
+    }
+    let rest = parts.uri.path().strip_prefix(INSTANCES).and_then(|rest| rest.strip_prefix('/'));
+    let named = rest.and_then(|rest| rest.split_once('/')).map(|(name, _)| name);
+    let is_it = |fronted: &&Fronted| named.is_none_or(|name| fronted.instance.name == name);
+    let mut meant = state.instances.iter().filter(is_it);
+    let (Some(fronted), None) = (meant.next(), meant.next()) else { return };
+    let Ok(_place) = fronted.places.try_acquire() else { return one_more(&state.counts.unnoted) };
+    let target = target(parts, named.is_some().then_some(&fronted.instance.name));
+    noting::note(state, fronted, (parts, &target), token, problem).await;
 }
 
 /// Waits until who has asked may not any more: the token or the certificate was revoked, or has expired.

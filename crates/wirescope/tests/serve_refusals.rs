@@ -183,3 +183,46 @@ fn who_goes_away_or_takes_nothing_costs_only_its_own_connection() {
     serving.end();
     running.end();
 }
+
+#[test]
+fn what_the_door_refuses_is_a_line_of_the_run_that_was_meant() {
+    let running = Running::new(&[]);
+    let serving = running.serve(&[]);
+    let foreign = running.token(&["--role", "admin", "--name", "foreign", "--instance", "elsewhere"]);
+    let fit = running.token(&["--role", "analyst", "--name", "fit"]);
+    assert_eq!(serving.get(&foreign, "packets?filter=udp").status, 403);
+    assert_eq!(serving.post("wst_nobody", "fire", r#"{"filter": "udp"}"#).status, 401);
+    let text = format!(
+        "POST /api/v1/fire HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {fit}\r\ncontent-type: text/plain\r\n\
+         content-length: 2\r\nconnection: close\r\n\r\n{{}}"
+    );
+    assert_eq!(Heard::of(&serving.raw(text.as_bytes())).status, 415);
+    assert_eq!(serving.get("wst_nobody", "status").status, 401); // no line: nothing is ordered or looked at
+    let noted: Vec<(String, u64, serde_json::Value)> = running
+        .audit()
+        .iter()
+        .map(|line| {
+            (
+                line["action"].as_str().unwrap().to_string(),
+                line["status"].as_u64().unwrap(),
+                line["name"].clone(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("Packets", 403, "foreign".into()),
+        ("Fire", 401, serde_json::Value::Null),
+        ("Fire", 415, "fit".into()),
+    ];
+    assert_eq!(noted, expected.map(|(action, status, name)| (action.to_string(), status, name)));
+    // Only the door may tell of it.
+    let mut stream = std::os::unix::net::UnixStream::connect(running.socket()).unwrap();
+    let forged =
+        b"GET /api/v1/packets HTTP/1.1\r\nhost: x\r\nwirescope-refused: 403\r\nconnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut stream, forged).unwrap();
+    let mut heard = Vec::new();
+    std::io::Read::read_to_end(&mut stream, &mut heard).unwrap();
+    assert_ne!(Heard::of(&heard).status, 200);
+    serving.end();
+    running.end();
+}
