@@ -5,7 +5,7 @@ use crate::asking::{Askers, LOOK_EVERY};
 use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
 use crate::forwarding::{Question, forward, relocate};
-use crate::settings::{Bounds, Instance};
+use crate::settings::{Bounds, Instance, Line, Say};
 use crate::tls::Certificates;
 use crate::tokens::Token;
 use bytes::Bytes;
@@ -40,9 +40,6 @@ const LINES_MAX: u32 = 10;
 const LINES_EVERY: Duration = Duration::from_secs(1);
 /// The route that this door answers itself, and what stands in front of an instance's name.
 const INSTANCES: &str = "/api/v1/instances";
-
-/// What says a line, of a warning.
-pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A run, and places for what it is asked.
 pub(crate) struct Fronted {
@@ -82,7 +79,7 @@ impl State {
         drop(said);
         match is_too_many {
             true => one_more(&self.counts.unsaid),
-            false => (self.say)(line),
+            false => (self.say)(Line::Warning(line)),
         }
     }
 

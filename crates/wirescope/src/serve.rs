@@ -14,7 +14,8 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_rights::User;
 use scope_serve::door::{Tell, Told, tell};
 use scope_serve::{
-    Again, Bounds, ClientSettings, Door, Instance, OwnCertificate, Settings, TlsSettings, last_use,
+    Again, Bounds, ClientSettings, Door, Instance, Line, OwnCertificate, Settings, TlsSettings, TokenSettings,
+    last_use,
 };
 use scope_spelling::values::parse_count;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -197,9 +198,12 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     scope_rights::hide();
     let Planned { instances, listen, bounds, tls } = planned;
     let user = user(args, &instances)?;
-    let tokens = again("tokens", &args.tokens).map_err(|fault| {
+    let open = again("tokens", &args.tokens).map_err(|fault| {
         fault.remedy("make it: wirescope token add --role viewer --name NAME --tokens FILE")
     })?;
+    let starter = User::current();
+    let owners = [Some(starter.uid), user.as_ref().map(|user| user.uid)].into_iter().flatten().collect();
+    let tokens = TokenSettings { open, path: args.tokens.clone(), owners };
     let used = last_use::open_or_make(&args.tokens).map_err(|error| {
         let path = last_use::path(&args.tokens);
         say(Level::Warning, &format!("{}: {error}: when tokens were used last isn't noted", path.display()));
@@ -223,7 +227,10 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     let names: Vec<String> = instances.iter().map(|instance| instance.name.clone()).collect();
     let hosts = args.host.clone();
     let settings = Settings { instances, listen, hosts, tokens, used: used.ok(), tls, bounds };
-    let door = Door::open(settings, Arc::new(|line| say(Level::Warning, line)))?;
+    let door = Door::open(settings, Arc::new(|line| match line {
+        Line::Info(text) => say(Level::Info, text),
+        Line::Warning(text) => say(Level::Warning, text),
+    }))?;
     if args.rights_selftest {
         scope_rights::open_status();
     }
