@@ -4,8 +4,8 @@ use crate::asking::{self, Askers};
 use crate::counts::{Counts, one_more};
 use crate::serving::{self, Fronted, State};
 use crate::settings::{Line, Say, Settings, is_loopback};
-use crate::token_file::ReadError;
 use crate::tls::Certificates;
+use crate::token_file::ReadError;
 use scope_fault::{Fault, Setting, sentence};
 use scope_spelling::printable::shell_word;
 use std::io;
@@ -120,6 +120,7 @@ impl Door {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let (stop, stopped) = watch::channel(false);
             let noted = tokio::spawn(note_uses(state.clone()));
+            tokio::spawn(serving::tell_of_closed_sockets(state.clone()));
             let serving = serving::serve(listener, &state, stopped);
             tokio::pin!(serving);
             loop {

@@ -4,7 +4,7 @@ use crate::addressed;
 use crate::asking::{Askers, LOOK_EVERY};
 use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
-use crate::forwarding::{Question, forward, relocate};
+use crate::forwarding::{MAY_NOT, Question, forward, relocate};
 use crate::settings::{Bounds, Instance, Line, Say};
 use crate::tls::Certificates;
 use crate::tokens::Token;
@@ -19,6 +19,7 @@ use scope_http::{
     Broken, FULL, HEAD_PATIENCE, PAUSE, Patient, connection, has_body, no_such_path, only_json, whole,
 };
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +51,20 @@ pub(crate) struct Fronted {
 impl Fronted {
     pub(crate) fn new(instance: Instance) -> Fronted {
         Fronted { instance, places: Arc::new(Semaphore::new(RUN_REQUESTS_MAX)) }
+    }
+}
+
+/// Says which runs have a socket that is closed to this door: nothing that a client could ask would change that.
+pub(crate) async fn tell_of_closed_sockets(state: Arc<State>) {
+    for Fronted { instance, .. } in &state.instances {
+        let Ok(Err(error)) = timeout(LOOK_PATIENCE, UnixStream::connect(&instance.path)).await else {
+            continue;
+        };
+        if error.kind() == ErrorKind::PermissionDenied {
+            let (name, path) = (&instance.name, instance.path.display());
+            let line = format!("the run at {name} can't be asked by this door: {path}: {error}; {MAY_NOT}");
+            (state.say)(Line::Warning(&line));
+        }
     }
 }
 

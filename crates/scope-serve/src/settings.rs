@@ -163,7 +163,9 @@ mod tests {
         check("/tmp/a=b/lan.sock", "lan", "/tmp/a=b/lan.sock");
         check("./a=b/lan.sock", "lan", "./a=b/lan.sock");
         check("wirescope.sock", "wirescope", "wirescope.sock");
-        for text in ["", "a=", "=/run/x.sock", "a b=/run/x.sock", "/", "/run/..", "/run/a b.sock", "a/b=d1/x.sock"] {
+        for text in
+            ["", "a=", "=/run/x.sock", "a b=/run/x.sock", "/", "/run/..", "/run/a b.sock", "a/b=d1/x.sock"]
+        {
             assert!(Instance::read(text).is_err(), "{text}");
         }
     }

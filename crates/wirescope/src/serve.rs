@@ -14,8 +14,8 @@ use scope_fault::{Fault, Setting, sentence};
 use scope_rights::User;
 use scope_serve::door::{Tell, Told, tell};
 use scope_serve::{
-    Again, Bounds, ClientSettings, Door, Instance, Line, OwnCertificate, Settings, TlsSettings, TokenSettings,
-    last_use,
+    Again, Bounds, ClientSettings, Door, Instance, Line, OwnCertificate, Settings, TlsSettings,
+    TokenSettings, last_use,
 };
 use scope_spelling::values::parse_count;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -227,10 +227,13 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     let names: Vec<String> = instances.iter().map(|instance| instance.name.clone()).collect();
     let hosts = args.host.clone();
     let settings = Settings { instances, listen, hosts, tokens, used: used.ok(), tls, bounds };
-    let door = Door::open(settings, Arc::new(|line| match line {
-        Line::Info(text) => say(Level::Info, text),
-        Line::Warning(text) => say(Level::Warning, text),
-    }))?;
+    let door = Door::open(
+        settings,
+        Arc::new(|line| match line {
+            Line::Info(text) => say(Level::Info, text),
+            Line::Warning(text) => say(Level::Warning, text),
+        }),
+    )?;
     if args.rights_selftest {
         scope_rights::open_status();
     }
@@ -291,8 +294,12 @@ fn user(args: &ServeArgs, instances: &[Instance]) -> Result<Option<User>, Fault>
             None => owner(instances)?,
         },
     };
+    let has_own = User::named(SERVE_USER).is_ok_and(|found| found.is_some());
     let remedy = || {
         let flags = (Setting::of("user").example(SERVE_USER), Setting::of("serve-user").example(SERVE_USER));
+        if has_own {
+            return sentence!["omit ", Setting::of("user"), ": then it becomes ", SERVE_USER];
+        }
         sentence![
             "make one: useradd --system ",
             SERVE_USER,
