@@ -10,7 +10,7 @@ use crate::plan::rights::known_user;
 use crate::speech::{self, Level, LogFormat, say};
 use crate::{DONE, UNDONE, failed, refused};
 use scope_engine::reread::Reread;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Sentence, Setting, sentence};
 use scope_rights::User;
 use scope_serve::door::{Tell, Told, tell};
 use scope_serve::{
@@ -294,22 +294,7 @@ fn user(args: &ServeArgs, instances: &[Instance]) -> Result<Option<User>, Fault>
             None => owner(instances)?,
         },
     };
-    let has_own = User::named(SERVE_USER).is_ok_and(|found| found.is_some());
-    let remedy = || {
-        let flags = (Setting::of("user").example(SERVE_USER), Setting::of("serve-user").example(SERVE_USER));
-        if has_own {
-            return sentence!["omit ", Setting::of("user"), ": then it becomes ", SERVE_USER];
-        }
-        sentence![
-            "make one: useradd --system ",
-            SERVE_USER,
-            "; or name another: ",
-            flags.0,
-            " here, ",
-            flags.1,
-            " at the run"
-        ]
-    };
+    let remedy = || another_user(User::named(SERVE_USER).is_ok_and(|found| found.is_some()));
     if user.uid == NOBODY {
         let fault = Fault::of("user").with_value(&user.name);
         return Err(fault.cause("nobody is nobody in particular, and no run believes it").remedy(remedy()));
@@ -319,6 +304,23 @@ fn user(args: &ServeArgs, instances: &[Instance]) -> Result<Option<User>, Fault>
         say(Level::Warning, &fault.remedy(remedy()).to_string());
     }
     Ok(Some(user))
+}
+
+/// How it becomes somebody in particular, where its own user exists or doesn't.
+fn another_user(has_own: bool) -> Sentence {
+    if has_own {
+        return sentence!["omit ", Setting::of("user"), ": then it becomes ", SERVE_USER];
+    }
+    let flags = (Setting::of("user").example(SERVE_USER), Setting::of("serve-user").example(SERVE_USER));
+    sentence![
+        "make one: useradd --system ",
+        SERVE_USER,
+        "; or name another: ",
+        flags.0,
+        " here, ",
+        flags.1,
+        " at the run"
+    ]
 }
 
 /// The owner of the sockets, if it is one.
@@ -371,4 +373,17 @@ fn end_with_input(tell: Tell) -> io::Result<()> {
         let _ = tell.blocking_send(Told::End);
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_exists_is_not_recommended_to_be_made() {
+        let words = |has_own| Fault::of_thing("rights").cause("so").remedy(another_user(has_own)).to_string();
+        assert!(words(false).contains("useradd --system wirescope-serve"), "{}", words(false));
+        assert!(!words(true).contains("useradd"), "{}", words(true));
+        assert!(words(true).contains("omit --user: then it becomes wirescope-serve"), "{}", words(true));
+    }
 }
