@@ -198,8 +198,9 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     scope_rights::hide();
     let Planned { instances, listen, bounds, tls } = planned;
     let user = user(args, &instances)?;
-    let open = again("tokens", &args.tokens).map_err(|fault| {
-        fault.remedy("make it: wirescope token add --role viewer --name NAME --tokens FILE")
+    let open = again("tokens", &args.tokens).map_err(|fault| match args.tokens.symlink_metadata() {
+        Ok(_) => fault.remedy("look through it, and take it over: chown root FILE && chmod 600 FILE"),
+        Err(_) => fault.remedy("make it: wirescope token add --role viewer --name NAME --tokens FILE"),
     })?;
     let starter = User::current();
     let owners = [Some(starter.uid), user.as_ref().map(|user| user.uid)].into_iter().flatten().collect();
