@@ -324,6 +324,8 @@ mod tests {
         (folder, file, token, askers)
     }
 
+    /// How the file is spoiled and made good again, and what is said of it.
+    type Spoil<'a> = (&'a dyn Fn(), &'a dyn Fn(), &'static str);
     /// With what it says.
     type Heard = Arc<Mutex<Vec<String>>>;
 
@@ -359,7 +361,7 @@ mod tests {
         let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let noc = who().unwrap();
         // The mode changes nothing of what a new look is saved by.
-        let spoils: [(&dyn Fn(), &dyn Fn(), &str); 3] = [
+        let spoils: [Spoil<'_>; 3] = [
             (&|| mode(0o666), &|| mode(0o600), "chmod 600"),
             (
                 &|| std::fs::rename(&path, &aside).unwrap(),
