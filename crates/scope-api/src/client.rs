@@ -9,7 +9,7 @@
 use crate::PREFIX;
 use crate::identity::is_name;
 use crate::problem::Problem;
-use crate::trust::{OwnCertificate, Trust};
+use crate::trust::{OwnCertificate, Trust, Untrusted};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -51,6 +51,14 @@ pub enum AskError {
         place: String,
         /// The system's.
         cause: io::Error,
+    },
+    /// The certificate of the door there isn't believed.
+    #[error("{place}: {cause}")]
+    Untrusted {
+        /// The host.
+        place: String,
+        /// Why not.
+        cause: Untrusted,
     },
     /// That is no URL of a door.
     #[error("{0}")]
@@ -231,7 +239,17 @@ impl Client {
             })
         });
         let connected = connected.await.map_err(|_| AskError::Silent)?;
-        connected.map_err(|cause| AskError::Connect { place: self.place(), cause })
+        connected.map_err(|cause: io::Error| {
+            let place = self.place();
+            let of_tls = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            match of_tls.map(|error| (Untrusted::of(error), error)) {
+                Some((Some(cause), _)) => AskError::Untrusted { place, cause },
+                Some((None, rustls::Error::InvalidMessage(_))) => {
+                    AskError::Connect { place, cause: io::Error::other("what answers there speaks no TLS") }
+                }
+                _ => AskError::Connect { place, cause },
+            }
+        })
     }
 
     /// Asks for what stands below the prefix of all routes, for example `dumps?limit=10`.

@@ -2,12 +2,13 @@
 
 use crate::clients::Certificate;
 use crate::last_use::{self, LastUses};
-use crate::settings::Again;
-use crate::token_file;
+use crate::settings::{Line, Say, TokenSettings};
+use crate::token_file::{self, ReadError};
 use crate::tokens::{Token, Tokens};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use scope_api::Problem;
+use scope_spelling::printable::shell_word;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -44,7 +45,10 @@ pub(crate) struct Askers {
 
 /// The file of tokens as it was last seen.
 struct TokensNow {
-    open: Again,
+    file: TokenSettings,
+    say: Say,
+    /// Whether it can't be read, and that was said.
+    is_bad: bool,
     /// Which file that was, and when it was written.
     seen: Option<(u64, u64, i64, i64)>,
     tokens: Option<Tokens>,
@@ -74,9 +78,14 @@ impl Askers {
     ///
     /// # Errors
     /// It can't be read, or is no file of tokens.
-    pub(crate) fn new(open: Again, used: Option<File>, requests_per_s: u32) -> io::Result<Askers> {
-        let mut file = TokensNow { open, seen: None, tokens: None, looked: None };
-        file.look()?;
+    pub(crate) fn new(
+        file: TokenSettings,
+        used: Option<File>,
+        requests_per_s: u32,
+        say: Say,
+    ) -> Result<Askers, ReadError> {
+        let mut file = TokensNow { file, say, is_bad: false, seen: None, tokens: None, looked: None };
+        file.read()?;
         Ok(Askers {
             file: Mutex::new(file),
             requests_per_s: f64::from(requests_per_s),
@@ -108,8 +117,7 @@ impl Askers {
         let mut file = locked(&self.file);
         file.look().map_err(|error| {
             let cause = format!("the tokens can't be read: {error}");
-            let remedy = "look at the file of --tokens at the door's host";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "tokens", cause, remedy)
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "tokens", cause, remedy(&error, "FILE"))
         })?;
         let tokens = file.tokens.as_ref();
         let by_token = said.and_then(|said| tokens?.find(said, now_ns)).cloned();
@@ -147,6 +155,11 @@ impl Askers {
             return false; // nobody may ask
         }
         file.tokens.as_ref().is_some_and(|tokens| tokens.has(token, now_ns()))
+    }
+
+    /// Looks at the file, also where nobody asks, so that what is wrong with it is said soon. It may wait for a disk.
+    pub(crate) fn look(&self) {
+        let _ = locked(&self.file).look(); // it says so itself
     }
 
     /// Counts a request of this token; what comes back is held until its answer is over.
@@ -204,17 +217,36 @@ impl Askers {
 }
 
 impl TokensNow {
-    /// Reads the file where it is another one than before. A file that can't be read has no tokens.
-    fn look(&mut self) -> io::Result<()> {
+    /// Reads the file where it is another one than before, and says when it can't be read any more, or again.
+    fn look(&mut self) -> Result<(), ReadError> {
+        let looked = self.read();
+        let path = self.file.path.display();
+        match (&looked, self.is_bad) {
+            (Err(error), false) => {
+                let remedy = remedy(error, &shell_word(&self.file.path));
+                let line = format!("the tokens can't be read, and nobody may ask: {path}: {error}; {remedy}");
+                (self.say)(Line::Warning(&line));
+            }
+            (Ok(()), true) => (self.say)(Line::Info(&format!("the tokens can be read again: {path}"))),
+            _ => {}
+        }
+        self.is_bad = looked.is_err();
+        looked
+    }
+
+    /// A file that can't be read, or that others have a hand in, has no tokens.
+    fn read(&mut self) -> Result<(), ReadError> {
         self.looked = Some(Instant::now());
-        let looked = (self.open)().and_then(|mut file| {
+        let opened = (self.file.open)().map_err(ReadError::from);
+        let looked = opened.and_then(|mut file| {
             let facts = file.metadata()?;
+            token_file::check_rights(&facts, &self.file.owners)?;
             let seen =
                 (facts.dev(), facts.ino(), facts.mtime() << 30 | facts.mtime_nsec(), facts.size() as i64);
             if self.seen == Some(seen) && self.tokens.is_some() {
                 return Ok(());
             }
-            self.tokens = Some(token_file::read(&mut file).map_err(io::Error::other)?);
+            self.tokens = Some(token_file::read(&mut file)?);
             self.seen = Some(seen);
             Ok(())
         });
@@ -222,6 +254,16 @@ impl TokensNow {
             (self.seen, self.tokens) = (None, None);
         }
         looked
+    }
+}
+
+/// What helps where the file that is called so can't be read.
+pub(crate) fn remedy(error: &ReadError, file: &str) -> String {
+    match error {
+        ReadError::Rights(bad) => bad.remedy(file),
+        ReadError::System(_) | ReadError::Tokens(_) => {
+            format!("put it back, or make one: wirescope token add --role viewer --name NAME --tokens {file}")
+        }
     }
 }
 
@@ -272,12 +314,23 @@ mod tests {
     use crate::tokens::NewToken;
     use http::HeaderValue;
     use scope_api::Role;
+    use std::os::unix::fs::PermissionsExt;
 
     fn with(value: &str) -> HeaderMap {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
     }
 
     fn setup() -> (tempfile::TempDir, TokenFile, String, Askers) {
+        let (folder, file, token, askers, _) = setup_heard();
+        (folder, file, token, askers)
+    }
+
+    /// How the file is spoiled and made good again, and what is said of it.
+    type Spoil<'a> = (&'a dyn Fn(), &'a dyn Fn(), &'static str);
+    /// With what it says.
+    type Heard = Arc<Mutex<Vec<String>>>;
+
+    fn setup_heard() -> (tempfile::TempDir, TokenFile, String, Askers, Heard) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         let file = TokenFile::at(&path).unwrap();
@@ -289,9 +342,56 @@ mod tests {
             instance: None,
         };
         let token = file.change(|tokens| tokens.add(new, 1)).unwrap();
-        let open: Again = Box::new(move || File::open(&path));
-        let askers = Askers::new(open, None, 10).unwrap();
-        (folder, file, token, askers)
+        let owners = vec![path.metadata().unwrap().uid()];
+        let opened = path.clone();
+        let tokens = TokenSettings { open: Box::new(move || File::open(&opened)), path, owners };
+        let heard = Heard::default();
+        let hearing = heard.clone();
+        let say: Say = Arc::new(move |line| locked(&hearing).push(format!("{line:?}")));
+        let askers = Askers::new(tokens, None, 10, say).unwrap();
+        (folder, file, token, askers, heard)
+    }
+
+    #[test]
+    fn a_file_that_is_gone_open_to_others_or_damaged_refuses_all_and_is_said_once_until_it_is_good_again() {
+        let (folder, _file, token, askers, heard) = setup_heard();
+        let (path, aside) = (folder.path().join("tokens"), folder.path().join("aside"));
+        let bearer = with(&format!("Bearer {token}"));
+        let good = std::fs::read(&path).unwrap();
+        let who = || askers.who(&bearer, None).map(|token| token.name);
+        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let noc = who().unwrap();
+        // The mode changes nothing of what a new look is saved by.
+        let spoils: [Spoil<'_>; 3] = [
+            (&|| mode(0o666), &|| mode(0o600), "chmod 600"),
+            (
+                &|| std::fs::rename(&path, &aside).unwrap(),
+                &|| std::fs::rename(&aside, &path).unwrap(),
+                "No such file",
+            ),
+            (
+                &|| std::fs::write(&path, "{}").unwrap(),
+                &|| std::fs::write(&path, &good).unwrap(),
+                "it is no file of tokens",
+            ),
+        ];
+        for (spoil, mend, told) in spoils {
+            spoil();
+            for _ in 0..3 {
+                let refused = who().unwrap_err();
+                assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+                assert!(!refused.faults[0].remedy.is_empty(), "{refused}");
+                assert!(!refused.to_string().contains(&*path.to_string_lossy()), "{refused}");
+                askers.look();
+            }
+            let said = std::mem::take(&mut *locked(&heard));
+            assert!(said.len() == 1 && said[0].contains("Warning") && said[0].contains(told), "{said:?}");
+            assert!(said[0].contains(&*path.to_string_lossy()), "{said:?}");
+            mend();
+            assert_eq!((who().unwrap(), who().unwrap()), (noc.clone(), noc.clone()));
+            let said = std::mem::take(&mut *locked(&heard));
+            assert!(said.len() == 1 && said[0].contains("Info"), "{said:?}");
+        }
     }
 
     #[test]

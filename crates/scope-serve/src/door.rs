@@ -1,11 +1,13 @@
 //! The process from begin to end: what it needs a right for comes first, then it serves until it is told to end.
 
-use crate::asking::Askers;
+use crate::asking::{self, Askers};
 use crate::counts::{Counts, one_more};
-use crate::serving::{self, Fronted, Say, State};
-use crate::settings::{Settings, is_loopback};
+use crate::serving::{self, Fronted, State};
+use crate::settings::{Line, Say, Settings, is_loopback};
 use crate::tls::Certificates;
+use crate::token_file::ReadError;
 use scope_fault::{Fault, Setting, sentence};
+use scope_spelling::printable::shell_word;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -45,7 +47,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// Listens, and reads what it needs. To be called while this process may still do that; `say` says a line of a warning.
+    /// Listens, and reads what it needs. To be called while this process may still do that; `say` says a line.
     ///
     /// # Errors
     /// What is wrong.
@@ -61,9 +63,16 @@ impl Door {
                 Setting::of("tls-key").example("FILE")
             ]));
         }
-        let askers = Askers::new(tokens, used, bounds.requests_per_s).map_err(|error| {
-            let fault = Fault::of("tokens").error(&error);
-            fault.remedy("make one: wirescope token add --role viewer --name NAME --tokens FILE")
+        let path = tokens.path.clone();
+        let askers = Askers::new(tokens, used, bounds.requests_per_s, say.clone()).map_err(|error| {
+            let fault = Fault::of("tokens").with_value(path.to_string_lossy());
+            let fault = fault.cause(format!("{}: {error}", path.display()));
+            match error {
+                ReadError::System(_) | ReadError::Rights(_) => {
+                    fault.remedy(asking::remedy(&error, &shell_word(&path)))
+                }
+                ReadError::Tokens(_) => fault.remedy("name a file that wirescope token add has made"),
+            }
         })?;
         let names = |address: SocketAddr| {
             let own = ["localhost".to_string(), address.ip().to_string()];
@@ -111,6 +120,7 @@ impl Door {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let (stop, stopped) = watch::channel(false);
             let noted = tokio::spawn(note_uses(state.clone()));
+            tokio::spawn(serving::tell_of_closed_sockets(state.clone()));
             let serving = serving::serve(listener, &state, stopped);
             tokio::pin!(serving);
             loop {
@@ -131,7 +141,7 @@ impl Door {
         });
         runtime.shutdown_timeout(PATIENCE);
         if let Err(error) = state.askers.note_uses() {
-            (state.say)(&format!("when tokens were used last isn't noted: {error}"));
+            (state.say)(Line::Warning(&format!("when tokens were used last isn't noted: {error}")));
         }
         served
     }
@@ -142,18 +152,24 @@ async fn reread(state: &Arc<State>) {
     let reading = state.clone();
     let done = tokio::task::spawn_blocking(move || reading.certificates.as_ref().map(Certificates::reread));
     match done.await {
-        Ok(Some(Ok(true))) => (state.say)("the certificates were read again"),
-        Ok(Some(Err(fault))) => (state.say)(&format!("{fault}; the certificates of before stay in force")),
-        _ => (state.say)("SIGHUP: there are no certificates to be read again"),
+        Ok(Some(Ok(true))) => (state.say)(Line::Info("the certificates were read again")),
+        Ok(Some(Err(fault))) => {
+            (state.say)(Line::Warning(&format!("{fault}; the certificates of before stay in force")));
+        }
+        _ => (state.say)(Line::Warning("SIGHUP: there are no certificates to be read again")),
     }
 }
 
-/// Notes last uses now and then.
+/// Notes last uses now and then, and looks at the file of tokens, which nobody may have asked for.
 async fn note_uses(state: Arc<State>) {
     loop {
         tokio::time::sleep(NOTE_EVERY).await;
         let noting = state.clone();
-        let noted = tokio::task::spawn_blocking(move || noting.askers.note_uses()).await;
+        let noted = tokio::task::spawn_blocking(move || {
+            noting.askers.look();
+            noting.askers.note_uses()
+        });
+        let noted = noted.await;
         if !matches!(noted, Ok(Ok(()))) {
             one_more(&state.counts.unwritten);
         }

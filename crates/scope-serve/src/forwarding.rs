@@ -16,6 +16,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use scope_api::{Identity, PREFIX, Problem};
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -34,6 +35,12 @@ const PASSED: [HeaderName; 7] = [
 ];
 /// What of an answer is between a run and this door.
 const OWN: [HeaderName; 4] = [CONNECTION, TRANSFER_ENCODING, UPGRADE, HeaderName::from_static("keep-alive")];
+
+/// What helps where a run is gone.
+const BACK: &str = "ask again once it is back: nothing has to be done here";
+/// What helps where its socket is closed to this door.
+pub(crate) const MAY_NOT: &str = "begin wirescope serve with the --user whom the run believes, or the run with --serve-user or \
+     --control-group for this door's user; that user has to get into the socket's folder, too";
 
 /// What a run is asked.
 pub(crate) struct Question<'a> {
@@ -57,11 +64,17 @@ pub(crate) async fn forward(
 ) -> Result<Response<Incoming>, Problem> {
     let gone = |cause: &dyn Display| {
         let cause = format!("the run at {} doesn't answer: {cause}", instance.name);
-        let remedy = "ask again once it is back: nothing has to be done here";
-        Problem::new(StatusCode::BAD_GATEWAY, &instance.name, cause, remedy)
+        Problem::new(StatusCode::BAD_GATEWAY, &instance.name, cause, BACK)
     };
     let connect = timeout(PATIENCE, UnixStream::connect(&instance.path)).await;
-    let stream = connect.map_err(|_| gone(&"it takes no connection"))?.map_err(|error| gone(&error))?;
+    let stream =
+        connect.map_err(|_| gone(&"it takes no connection"))?.map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => {
+                let cause = format!("the run at {} can't be asked by this door: {error}", instance.name);
+                Problem::new(StatusCode::BAD_GATEWAY, &instance.name, cause, MAY_NOT)
+            }
+            _ => gone(&error),
+        })?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
     tokio::spawn(connection); // it ends with the answer, or with whoever gets that

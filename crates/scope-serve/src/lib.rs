@@ -37,6 +37,8 @@ pub mod tokens;
 
 pub use clients::fingerprint_of_pem;
 pub use door::Door;
-pub use settings::{Again, Bounds, ClientSettings, Instance, OwnCertificate, Settings, TlsSettings};
+pub use settings::{
+    Again, Bounds, ClientSettings, Instance, Line, OwnCertificate, Say, Settings, TlsSettings, TokenSettings,
+};
 pub use token_file::TokenFile;
 pub use tokens::{NewToken, Token, Tokens};

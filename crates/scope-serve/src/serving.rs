@@ -4,9 +4,9 @@ use crate::addressed;
 use crate::asking::{Askers, LOOK_EVERY};
 use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
-use crate::forwarding::{Question, forward, relocate};
+use crate::forwarding::{MAY_NOT, Question, forward, relocate};
 use crate::noting;
-use crate::settings::{Bounds, Instance};
+use crate::settings::{Bounds, Instance, Line, Say};
 use crate::tls::Certificates;
 use crate::tokens::Token;
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use scope_http::{
     Broken, HEAD_PATIENCE, PAUSE, Patient, connection, full, has_body, no_such_path, only_json, whole,
 };
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,9 +46,6 @@ const INSTANCES: &str = "/api/v1/instances";
 /// What helps who has a token of another instance.
 const OTHER_INSTANCE: &str = "ask with a token of this one: wirescope token add --instance NAME";
 
-/// What says a line, of a warning.
-pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
-
 /// A run, and places for what it is asked.
 pub(crate) struct Fronted {
     pub instance: Instance,
@@ -57,6 +55,20 @@ pub(crate) struct Fronted {
 impl Fronted {
     pub(crate) fn new(instance: Instance) -> Fronted {
         Fronted { instance, places: Arc::new(Semaphore::new(RUN_REQUESTS_MAX)) }
+    }
+}
+
+/// Says which runs have a socket that is closed to this door: nothing that a client could ask would change that.
+pub(crate) async fn tell_of_closed_sockets(state: Arc<State>) {
+    for Fronted { instance, .. } in &state.instances {
+        let Ok(Err(error)) = timeout(LOOK_PATIENCE, UnixStream::connect(&instance.path)).await else {
+            continue;
+        };
+        if error.kind() == ErrorKind::PermissionDenied {
+            let (name, path) = (&instance.name, instance.path.display());
+            let line = format!("the run at {name} can't be asked by this door: {path}: {error}; {MAY_NOT}");
+            (state.say)(Line::Warning(&line));
+        }
     }
 }
 
@@ -86,7 +98,7 @@ impl State {
         drop(said);
         match is_too_many {
             true => one_more(&self.counts.unsaid),
-            false => (self.say)(line),
+            false => (self.say)(Line::Warning(line)),
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Opens a file that is read again and again, as it is now: by a process that kept the right to.
 pub type Again = Box<dyn FnMut() -> io::Result<File> + Send>;
@@ -29,6 +30,10 @@ impl Instance {
     pub fn read(text: &str) -> Result<Instance, &'static str> {
         let (name, path) = match text.split_once('=') {
             Some((name, path)) if !name.contains('/') => (Some(name.to_string()), path),
+            // It may be a path, or a name that can't be: neither is guessed.
+            Some((name, _)) if !name.starts_with(['/', '.']) => {
+                return Err("a name has no '/', and a path with a '=' begins with / or ./");
+            }
             _ => (None, text),
         };
         if path.is_empty() {
@@ -51,8 +56,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Names by which it may be asked, besides `localhost` and its address.
     pub hosts: Vec<String>,
-    /// Opens the file of tokens.
-    pub tokens: Again,
+    /// The file of tokens.
+    pub tokens: TokenSettings,
     /// Where the last use of each is noted, if anywhere.
     pub used: Option<File>,
     /// `None`: without TLS, which only loopback may do.
@@ -60,6 +65,28 @@ pub struct Settings {
     /// What is bounded.
     pub bounds: Bounds,
 }
+
+/// The file of tokens.
+pub struct TokenSettings {
+    /// Opens it.
+    pub open: Again,
+    /// What it is called here.
+    pub path: PathBuf,
+    /// Whom it may belong to, besides root: numbers of users.
+    pub owners: Vec<u32>,
+}
+
+/// What a door says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// As it should be.
+    Info(&'a str),
+    /// Not as it should be.
+    Warning(&'a str),
+}
+
+/// What says a line.
+pub type Say = Arc<dyn Fn(Line<'_>) + Send + Sync>;
 
 /// How TLS is spoken.
 pub struct TlsSettings {
@@ -134,8 +161,11 @@ mod tests {
         check("/run/wirescope/lan.sock", "lan", "/run/wirescope/lan.sock");
         check("dmz=/run/wirescope/lan.sock", "dmz", "/run/wirescope/lan.sock");
         check("/tmp/a=b/lan.sock", "lan", "/tmp/a=b/lan.sock");
+        check("./a=b/lan.sock", "lan", "./a=b/lan.sock");
         check("wirescope.sock", "wirescope", "wirescope.sock");
-        for text in ["", "a=", "=/run/x.sock", "a b=/run/x.sock", "/", "/run/..", "/run/a b.sock"] {
+        for text in
+            ["", "a=", "=/run/x.sock", "a b=/run/x.sock", "/", "/run/..", "/run/a b.sock", "a/b=d1/x.sock"]
+        {
             assert!(Instance::read(text).is_err(), "{text}");
         }
     }

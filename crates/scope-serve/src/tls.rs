@@ -3,16 +3,21 @@
 use crate::clients::{self, Certificate, Verifier, sha256};
 use crate::settings::{Again, ClientSettings, OwnCertificate, TlsSettings, read};
 use crate::tokens::hex;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use scope_fault::Fault;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The one protocol above TLS that is spoken.
 const PROTOCOL: &[u8] = b"http/1.1";
+/// Whose a certificate is that is made here, and how long it is good.
+const COMMON_NAME: &str = "wirescope";
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const GOOD_DAYS: u32 = 365;
 
 /// What TLS is spoken with now.
 pub(crate) struct Certificates {
@@ -160,9 +165,19 @@ fn config(
 
 fn self_signed(names: &[String]) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
     let key = KeyPair::generate()?;
-    let certificate = CertificateParams::new(names)?.self_signed(&key)?;
+    let certificate = params(names, SystemTime::now())?.self_signed(&key)?;
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
     Ok((certificate.der().clone(), key))
+}
+
+/// What a certificate that is made here says. It begins a day ago: clocks differ.
+fn params(names: &[String], now: SystemTime) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+    let now = date_time_ymd(1970, 1, 1) + now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (params.not_before, params.not_after) = (now - DAY, now + DAY * GOOD_DAYS);
+    Ok(params)
 }
 
 #[cfg(test)]
@@ -209,6 +224,16 @@ mod tests {
         assert!(refused.contains("it doesn't go with the certificate"), "{refused}");
         std::fs::write(folder.path().join("cert"), "").unwrap();
         assert!(certificates.reread().unwrap_err().to_string().contains("there is no certificate in it"));
+    }
+
+    #[test]
+    fn one_that_is_made_here_is_wirescope_s_and_good_for_a_year() {
+        let since = Duration::from_secs(1_795_206_665); // 2026-11-20
+        let made = params(&["localhost".to_string()], UNIX_EPOCH + since).unwrap();
+        let name = made.distinguished_name.get(&DnType::CommonName).unwrap();
+        assert!(*name == "wirescope".into() && made.distinguished_name.iter().count() == 1, "{name:?}");
+        let seconds = (made.not_before.unix_timestamp(), made.not_after.unix_timestamp());
+        assert_eq!(seconds, (1_795_206_665 - 86_400, 1_795_206_665 + 365 * 86_400));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use scope_api::client::{AskError, Client, Credentials, encoded};
 use scope_api::find::instances;
 use scope_api::fire::Fire;
 use scope_api::trigger::Trigger;
-use scope_api::trust::{BadCertificate, OwnCertificate, Trust};
-use scope_fault::{Fault, Setting, sentence};
+use scope_api::trust::{BadCertificate, OwnCertificate, Trust, Untrusted};
+use scope_fault::{Fault, Sentence, Setting, sentence};
 use scope_spelling::printable::{json_line, shell_word};
 use serde_json::Value;
 use std::fs::File;
@@ -427,6 +427,39 @@ fn own_certificate(
     })
 }
 
+/// What helps where a door's certificate isn't believed.
+fn to_believe(cause: &Untrusted) -> Sentence {
+    let ca = Setting::of("tls-ca").example("FILE");
+    let digits = Setting::of("tls-fingerprint").example("DIGITS");
+    match cause {
+        Untrusted::UnknownIssuer => {
+            sentence!["name the certificate of who has signed it: ", ca, "; or its own fingerprint: ", digits]
+        }
+        Untrusted::WrongName(_) => {
+            sentence!["write one of its names in the URL, or believe it whatever it is for: ", digits]
+        }
+        Untrusted::Expired => sentence![
+            "check this machine's clock; give the door a new one, named by ",
+            ca,
+            "; or believe the old one: ",
+            digits
+        ],
+        Untrusted::NotYetValid => {
+            sentence!["check the clocks of this machine and the door's; or believe it all the same: ", digits]
+        }
+        Untrusted::WrongFingerprint => sentence![
+            "if the door was begun anew, write the digits that it said at its start: ",
+            digits,
+            "; or name who has signed it: ",
+            ca
+        ],
+        Untrusted::Ca => sentence!["name this very certificate: ", ca, "; or its fingerprint: ", digits],
+        Untrusted::Other(_) => {
+            sentence!["give the door another one, named by ", ca, "; or believe this one: ", digits]
+        }
+    }
+}
+
 /// Why there is no answer, as this command says it.
 pub fn no(client: &Client, error: AskError) -> NoResult {
     let path = client.place();
@@ -442,6 +475,10 @@ pub fn no(client: &Client, error: AskError) -> NoResult {
                 _ => "check the path, and whether the instance is running",
             };
             NoResult::Refused(vec![fault.remedy(remedy)])
+        }
+        AskError::Untrusted { cause, .. } => {
+            let fault = Fault::of("url").with_value(&path).cause(format!("{path}: {cause}"));
+            NoResult::Refused(vec![fault.remedy(to_believe(&cause))])
         }
         AskError::Refused(problem) => {
             let fault = |said: &scope_api::problem::Said| {

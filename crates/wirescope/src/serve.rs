@@ -10,11 +10,12 @@ use crate::plan::rights::known_user;
 use crate::speech::{self, Level, LogFormat, say};
 use crate::{DONE, UNDONE, failed, refused};
 use scope_engine::reread::Reread;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Sentence, Setting, sentence};
 use scope_rights::User;
 use scope_serve::door::{Tell, Told, tell};
 use scope_serve::{
-    Again, Bounds, ClientSettings, Door, Instance, OwnCertificate, Settings, TlsSettings, last_use,
+    Again, Bounds, ClientSettings, Door, Instance, Line, OwnCertificate, Settings, TlsSettings,
+    TokenSettings, last_use,
 };
 use scope_spelling::values::parse_count;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -197,9 +198,13 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     scope_rights::hide();
     let Planned { instances, listen, bounds, tls } = planned;
     let user = user(args, &instances)?;
-    let tokens = again("tokens", &args.tokens).map_err(|fault| {
-        fault.remedy("make it: wirescope token add --role viewer --name NAME --tokens FILE")
+    let open = again("tokens", &args.tokens).map_err(|fault| match args.tokens.symlink_metadata() {
+        Ok(_) => fault.remedy("look through it, and take it over: chown root FILE && chmod 600 FILE"),
+        Err(_) => fault.remedy("make it: wirescope token add --role viewer --name NAME --tokens FILE"),
     })?;
+    let starter = User::current();
+    let owners = [Some(starter.uid), user.as_ref().map(|user| user.uid)].into_iter().flatten().collect();
+    let tokens = TokenSettings { open, path: args.tokens.clone(), owners };
     let used = last_use::open_or_make(&args.tokens).map_err(|error| {
         let path = last_use::path(&args.tokens);
         say(Level::Warning, &format!("{}: {error}: when tokens were used last isn't noted", path.display()));
@@ -223,7 +228,13 @@ fn begun(args: &ServeArgs, planned: Planned) -> Result<u8, Fault> {
     let names: Vec<String> = instances.iter().map(|instance| instance.name.clone()).collect();
     let hosts = args.host.clone();
     let settings = Settings { instances, listen, hosts, tokens, used: used.ok(), tls, bounds };
-    let door = Door::open(settings, Arc::new(|line| say(Level::Warning, line)))?;
+    let door = Door::open(
+        settings,
+        Arc::new(|line| match line {
+            Line::Info(text) => say(Level::Info, text),
+            Line::Warning(text) => say(Level::Warning, text),
+        }),
+    )?;
     if args.rights_selftest {
         scope_rights::open_status();
     }
@@ -284,18 +295,7 @@ fn user(args: &ServeArgs, instances: &[Instance]) -> Result<Option<User>, Fault>
             None => owner(instances)?,
         },
     };
-    let remedy = || {
-        let flags = (Setting::of("user").example(SERVE_USER), Setting::of("serve-user").example(SERVE_USER));
-        sentence![
-            "make one: useradd --system ",
-            SERVE_USER,
-            "; or name another: ",
-            flags.0,
-            " here, ",
-            flags.1,
-            " at the run"
-        ]
-    };
+    let remedy = || another_user(User::named(SERVE_USER).is_ok_and(|found| found.is_some()));
     if user.uid == NOBODY {
         let fault = Fault::of("user").with_value(&user.name);
         return Err(fault.cause("nobody is nobody in particular, and no run believes it").remedy(remedy()));
@@ -305,6 +305,23 @@ fn user(args: &ServeArgs, instances: &[Instance]) -> Result<Option<User>, Fault>
         say(Level::Warning, &fault.remedy(remedy()).to_string());
     }
     Ok(Some(user))
+}
+
+/// How it becomes somebody in particular, where its own user exists or doesn't.
+fn another_user(has_own: bool) -> Sentence {
+    if has_own {
+        return sentence!["omit ", Setting::of("user"), ": then it becomes ", SERVE_USER];
+    }
+    let flags = (Setting::of("user").example(SERVE_USER), Setting::of("serve-user").example(SERVE_USER));
+    sentence![
+        "make one: useradd --system ",
+        SERVE_USER,
+        "; or name another: ",
+        flags.0,
+        " here, ",
+        flags.1,
+        " at the run"
+    ]
 }
 
 /// The owner of the sockets, if it is one.
@@ -357,4 +374,17 @@ fn end_with_input(tell: Tell) -> io::Result<()> {
         let _ = tell.blocking_send(Told::End);
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_exists_is_not_recommended_to_be_made() {
+        let words = |has_own| Fault::of_thing("rights").cause("so").remedy(another_user(has_own)).to_string();
+        assert!(words(false).contains("useradd --system wirescope-serve"), "{}", words(false));
+        assert!(!words(true).contains("useradd"), "{}", words(true));
+        assert!(words(true).contains("omit --user: then it becomes wirescope-serve"), "{}", words(true));
+    }
 }

@@ -20,6 +20,9 @@ use scope_spelling::values::parse_duration_ns;
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// So long a token is good at most, ns: 200 years, which still fit behind now.
+const EXPIRES_NS_MAX: i64 = 200 * 365 * 86_400 * 1_000_000_000;
+
 /// Does what was asked for.
 pub fn token(what: &TokenVerb) -> u8 {
     told(match what {
@@ -94,11 +97,25 @@ fn certificate(path: &Path) -> Result<Fingerprint, Fault> {
     })
 }
 
+/// Whether that is a number of days or hours, whatever its size.
+fn is_duration(text: &str) -> bool {
+    let unit = text.trim().trim_start_matches(|sign: char| sign.is_ascii_digit());
+    unit.len() < text.trim().len() && parse_duration_ns(&format!("1{unit}")).is_ok()
+}
+
 /// A time behind now: as a duration from now on, or as a time.
 fn expires(text: &str, now_ns: i64) -> Result<i64, Fault> {
     let fault = || Fault::of("expires").with_value(text);
+    let too_far = || {
+        let remedy = "write e.g. 30d, or omit it: then it stays good until it is revoked";
+        fault()
+            .cause(format!("'{text}' is more than can be counted: a token is good for 200 years at most"))
+            .remedy(remedy)
+    };
     let expires_ns = match parse_duration_ns(text) {
+        Ok(ns) if ns > EXPIRES_NS_MAX => return Err(too_far()),
         Ok(ns) => now_ns.saturating_add(ns),
+        Err(_) if is_duration(text) => return Err(too_far()),
         Err(_) => {
             let here = Here { now_ns, zone: TimeZone::system() };
             let read = here.read(text).map_err(|bad| {
@@ -169,4 +186,27 @@ fn revoke(name: &str, path: &Path) -> Result<String, Fault> {
     let file = TokenFile::at(path)?;
     file.change(|tokens| tokens.revoke(name))?;
     Ok(format!("{name}: revoked\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_duration_or_a_time_and_what_is_too_far_is_told() {
+        let now_ns = 1_795_206_665_000_000_000;
+        assert_eq!(expires("30d", now_ns), Ok(now_ns + 30 * 86_400 * 1_000_000_000));
+        assert!(expires("2027-11-20T20:31:05Z", now_ns).is_ok());
+        for (text, told) in [
+            ("99999999d", "200 years at most"),
+            ("99999999999999999999999999h", "200 years at most"),
+            ("99999d", "200 years at most"),
+            ("soon", "is no time"),
+            ("0d", "is over already"),
+            ("2020-01-01T00:00:00Z", "is over already"),
+        ] {
+            let fault = expires(text, now_ns).unwrap_err().to_string();
+            assert!(fault.contains(told) && fault.contains("write e.g. 30d"), "{text}: {fault}");
+        }
+    }
 }
