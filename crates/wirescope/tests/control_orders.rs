@@ -65,6 +65,23 @@ fn a_fire_into_an_open_dump_names_it_and_can_be_waited_for() {
 }
 
 #[test]
+fn an_open_dump_can_be_ended() {
+    let running = Running::new(&[]);
+    let fired = running.post("fire", r#"{"filter": "udp", "before": "1ms", "after": "300d"}"#);
+    let id = fired.body["dump"].as_u64().unwrap();
+    wait_until("it to be open", || running.get(&format!("dumps/{id}")).body["state"] == "open");
+    assert_eq!(running.delete(&format!("dumps/{id}")).status, 409);
+    let done = running.command(&["dumps", "end", &id.to_string()]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    wait_until("it to be finished", || running.get(&format!("dumps/{id}")).body["state"] == "finished");
+    let dump = running.get(&format!("dumps/{id}")).body;
+    assert_eq!((&dump["complete"], dump["packets"].as_u64() > Some(0)), (&json!(true), true), "{dump}");
+    assert_eq!(running.post(&format!("dumps/{id}/end"), "").status, 409);
+    assert_eq!(running.post("dumps/77/end", "").status, 404);
+    running.end();
+}
+
+#[test]
 fn what_is_refused_leaves_no_file() {
     let running = Running::new(&[]);
     for (words, file) in [

@@ -226,3 +226,47 @@ fn what_the_door_refuses_is_a_line_of_the_run_that_was_meant() {
     serving.end();
     running.end();
 }
+
+#[test]
+fn one_identity_takes_neither_all_dumps_nor_all_questions() {
+    let running = Running::new(&[]);
+    let serving = running.serve(&[]);
+    let greedy = running.token(&["--role", "analyst", "--name", "greedy", "--filter", "udp"]);
+    let other = running.token(&["--role", "analyst", "--name", "other"]);
+    let fire = |token: &str| serving.post(token, "fire", r#"{"before": "1ms", "after": "300d"}"#).status;
+    let fired: Vec<u16> = (0..4).map(|_| fire(&greedy)).collect();
+    assert_eq!((fired, fire(&other)), (vec![202, 202, 429, 429], 202));
+    // What all packets come to is nothing for one who sees only some.
+    let head = format!(
+        "HEAD /api/v1/packets HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {greedy}\r\nconnection: close\r\n\r\n"
+    );
+    let told = String::from_utf8(serving.raw(head.as_bytes())).unwrap().to_lowercase();
+    assert!(
+        told.starts_with("http/1.1 200") && !told.contains("-most:") && !told.contains("wirescope-heard"),
+        "{told}"
+    );
+    // Two that take nothing hold their places.
+    let request = |token: &str| {
+        format!("GET /api/v1/packets HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n")
+    };
+    let begin = |token: &str| {
+        let mut stream = TcpStream::connect(&serving.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(request(token).as_bytes()).unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        (stream, String::from_utf8_lossy(&first[9..]).into_owned())
+    };
+    wait_until("more than sockets hold", || {
+        let counted = serving.get(&other, "packets?count=true").body;
+        counted["bytes"].as_u64() > Some(24 << 20)
+    });
+    let held: Vec<_> = (0..2).map(|_| begin(&greedy)).collect();
+    assert!(held.iter().all(|(_, status)| status == "200"));
+    assert_eq!(begin(&greedy).1, "429");
+    assert_eq!(serving.get(&other, "packets?count=true").status, 200);
+    drop(held);
+    serving.end();
+    running.started.signal(libc::SIGINT);
+    running.started.finish(LIMIT);
+}
