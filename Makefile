@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 LIVE_DEMO := $(filter-out 0 no off,$(LIVE))
 SCRIPTS := $(CURDIR)/scripts
-SOAK := $(if $(filter store,$(BENCH)),store-soak,soak)
+SOAK := $(if $(filter store api,$(BENCH)),$(BENCH)-soak,soak)
 SOAK_MINUTES ?= $(if $(filter store,$(BENCH)),20,30)
 
 .PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences pages deb deb-test clean
@@ -18,7 +18,7 @@ help:
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
 	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth, store, query or api picks a part; BEFORE=PATH adds the row stages_cost against another build'
-	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; SOAK_MINUTES=N takes another time'
+	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; BENCH=api: 100,000 requests by chance; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make fuzz          every parser of foreign bytes: its kept inputs, then new ones for 10 s; FUZZ_SECONDS=N and FUZZ=TARGET choose others'
 	@echo 'make lint          format and clippy'

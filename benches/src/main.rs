@@ -78,13 +78,16 @@ const PARTS: &[(&str, &str)] = &[
     ("store-power", "of the part store: 10,000 losses of power"),
     (SOAK, "half an hour of a run to which everything happens; only if it is named"),
     (STORE_SOAK, "20 minutes of a store to whose disks everything happens; only if it is named"),
+    (API_SOAK, "100,000 requests drawn by chance from the document of the API; only if it is named"),
 ];
 const SOAK: &str = "soak";
 const STORE_SOAK: &str = "store-soak";
+const API_SOAK: &str = "api-soak";
 /// What runs only if it is named: soaks take long, and a share of a part runs with it.
-const NAMED: [&str; 9] = [
+const NAMED: [&str; 10] = [
     SOAK,
     STORE_SOAK,
+    API_SOAK,
     "store-disk",
     "store-live",
     "store-kill",
@@ -318,6 +321,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "store-power" => store::measure(&workspace, scale, &[store::Share::Power], &mut record)?,
             SOAK => soak::measure(&workspace, scale, &mut record)?,
             STORE_SOAK => store_soak::measure(&workspace, scale, &mut record)?,
+            API_SOAK => api::measure_soak(&workspace, scale, &mut record)?,
             _ => unreachable!("only known parts get here"),
         }
     }

@@ -1,5 +1,6 @@
 //! A live run under load of its clients: how long a status takes, and what capture lost and cost beside them and without.
 
+use super::door::{Door, Tokens};
 use super::{bare, clients, load};
 use crate::Scale;
 use crate::live::Stand;
@@ -7,14 +8,12 @@ use crate::live::captures::{self, Capture};
 use crate::live::sender::{Pace, Sender};
 use crate::main_part;
 use crate::table::Table;
-use crate::wirescope::Run;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
-use clients::Came;
+use clients::{Came, Ways};
 use load::Answers;
 use scope_measure::{Packets, Sizes};
 use serde_json::Value;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -31,7 +30,7 @@ const OWN_BESIDE: &str = "processor time of the run beside clients";
 const OWN_ALONE: &str = "processor time of the run without";
 const CAME: &str = "connections of broken clients";
 pub const MEMORY: &str = "client_memory_mib";
-pub const GROWTH: &str = "growth of the run";
+pub const GROWTH: &str = "growth of the run and of the door in front of it";
 const PACKET_BYTES: usize = 512;
 const PACE: Pace = Pace::PerSecond(50_000);
 /// Where its state is asked for.
@@ -68,7 +67,7 @@ pub fn measure(workspace: &Workspace, scale: Scale, table: &mut Table) {
         table.begin_round(round);
         for beside in [round % 2 == 0, round % 2 != 0] {
             match beside {
-                true => put_beside(table, captured_beside(&stand, &mut sender, scale.api_span)),
+                true => put_beside(table, captured_beside(workspace, &stand, &mut sender, scale.api_span)),
                 false => {
                     let capture =
                         captures::ours_while(&stand, &mut sender, PACE, scale.api_span, |_, _| Ok(()));
@@ -112,11 +111,21 @@ fn put_capture(table: &mut Table, lost: &str, own: &str, capture: &Result<Captur
     table.put(LOST, own, "ns/packet", figure(&Capture::own_ns_per_packet));
 }
 
-fn captured_beside(stand: &Stand, sender: &mut Sender, span: Duration) -> Result<(Capture, Beside)> {
+fn captured_beside(
+    workspace: &Workspace,
+    stand: &Stand,
+    sender: &mut Sender,
+    span: Duration,
+) -> Result<(Capture, Beside)> {
+    let tokens = Tokens::new(workspace)?;
+    let token = tokens.add(&["--role", "viewer", "--name", "slow"])?;
     captures::ours_while(stand, sender, PACE, span, |run, is_over| {
-        let before = run.resident_kib()?;
+        let door = Door::open(workspace, &run.socket(), &tokens.path(), &[])?;
+        let ways = Ways { socket: &run.socket(), door: Some((&door.address, &token)) };
+        let both_kib = || Ok(run.resident_kib()? + door.resident_kib()?);
+        let before = both_kib()?;
         let (answers, came, most) =
-            under_load(&run.socket(), STATUS_PATH, span.saturating_sub(EARLIER), is_over, Some(run))?;
+            under_load(ways, STATUS_PATH, span.saturating_sub(EARLIER), is_over, Some(&both_kib))?;
         let status: Value = serde_json::from_slice(&answers.last).context("the last status")?;
         ensure!(status["received"]["packets"].as_u64() > Some(0), "a status without packets: {status}");
         let growth_mib = most.saturating_sub(before) as f64 / 1024.0;
@@ -124,35 +133,35 @@ fn captured_beside(stand: &Stand, sender: &mut Sender, span: Duration) -> Result
     })
 }
 
-/// Asks beside all clients for so long; with it, the most memory of the run, KiB.
+/// Asks beside all clients for so long; with it, the most memory that was seen, KiB.
 fn under_load(
-    socket: &Path,
+    ways: Ways<'_>,
     path: &str,
     span: Duration,
     is_over: &AtomicBool,
-    run: Option<&Run>,
+    memory_kib: Option<&(dyn Fn() -> Result<u64> + Sync)>,
 ) -> Result<(Answers, Came, u64)> {
     let is_asked = AtomicBool::new(false);
     let (begin, begun) = mpsc::channel();
     let outcome = std::thread::scope(|scope| {
         let clients = scope.spawn(|| {
-            clients::bother(socket, &is_asked, move || {
+            clients::bother(ways, &is_asked, move || {
                 let _ = begin.send(()); // who waits for it is there
             })
         });
         let memory = scope.spawn(|| {
             let mut most = 0;
-            while let Some(run) = run.filter(|_| !is_asked.load(Ordering::Relaxed)) {
-                most = most.max(run.resident_kib().unwrap_or(0));
+            while let Some(memory_kib) = memory_kib.filter(|_| !is_asked.load(Ordering::Relaxed)) {
+                most = most.max(memory_kib().unwrap_or(0));
                 std::thread::sleep(LOOK_EVERY);
             }
             most
         });
         let answers = match begun.recv() {
-            Ok(()) => load::ask(socket, path, span),
+            Ok(()) => load::ask(ways.socket, path, span),
             Err(_) => Err(anyhow::anyhow!("no client got in")),
         };
-        let in_time = !is_over.load(Ordering::Relaxed) || run.is_none();
+        let in_time = !is_over.load(Ordering::Relaxed) || memory_kib.is_none();
         is_asked.store(true, Ordering::Relaxed);
         let came = clients.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let most = memory.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -171,7 +180,8 @@ fn bare_p99(workspace: &Workspace, span: Duration) -> Result<f64> {
     let folder = workspace.out_folder()?;
     let socket = folder.path().join("bare.sock");
     bare::during(&socket, vec![b' '; BODY_BYTES], || {
-        let (answers, ..) = under_load(&socket, "/", span, &AtomicBool::new(false), None)?;
+        let ways = Ways { socket: &socket, door: None };
+        let (answers, ..) = under_load(ways, "/", span, &AtomicBool::new(false), None)?;
         Ok(answers.within_ms(0.99))
     })
 }

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,19 +38,72 @@ pub struct Came {
     pub refused: usize,
 }
 
+/// Where they come in: at a run's socket, and each second one at the door in front of it, if there is one.
+#[derive(Clone, Copy)]
+pub struct Ways<'a> {
+    /// The socket.
+    pub socket: &'a Path,
+    /// Where the door listens, and a token for it.
+    pub door: Option<(&'a str, &'a str)>,
+}
+
+/// A connection.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Ways<'_> {
+    fn connect(&self, number: usize) -> std::io::Result<Stream> {
+        match self.door.filter(|_| number % 2 == 1) {
+            Some((address, _)) => TcpStream::connect(address).map(Stream::Tcp),
+            None => UnixStream::connect(self.socket).map(Stream::Unix),
+        }
+    }
+
+    /// The head of a request for events, as it is believed there.
+    fn events(&self, number: usize) -> String {
+        let token = self.door.filter(|_| number % 2 == 1).map(|(_, token)| token);
+        let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+        format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{token}Last-Event-ID: 0\r\n\r\n")
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Lets them go on until `is_over`; the slow ones come before `ready` is called.
 ///
 /// # Errors
 /// The system's, where no slow one gets in.
-pub fn bother(socket: &Path, is_over: &AtomicBool, ready: impl FnOnce()) -> Result<Came> {
+pub fn bother(ways: Ways<'_>, is_over: &AtomicBool, ready: impl FnOnce()) -> Result<Came> {
     let mut came = Came::default();
-    let mut slow = (0..SLOW).map(|_| open(socket)).collect::<Result<Vec<UnixStream>>>()?;
+    let mut slow = (0..SLOW).map(|number| open(ways, number)).collect::<Result<Vec<Stream>>>()?;
     came.slow = slow.len();
-    for stream in slow.iter_mut().skip(SLOW / 2) {
-        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 0\r\n\r\n")?;
+    for (number, stream) in slow.iter_mut().enumerate().skip(SLOW / 2) {
+        stream.write_all(ways.events(number).as_bytes())?;
     }
     ready();
-    let mut broken: Vec<Option<UnixStream>> = (0..BROKEN).map(|_| None).collect();
+    let mut broken: Vec<Option<Stream>> = (0..BROKEN).map(|_| None).collect();
     let head = b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n";
     for turn in 0.. {
         for (number, client) in broken.iter_mut().enumerate() {
@@ -58,7 +112,7 @@ pub fn bother(socket: &Path, is_over: &AtomicBool, ready: impl FnOnce()) -> Resu
             }
             *client = None;
             let said = SAID[(number + turn) % SAID.len()];
-            match UnixStream::connect(socket) {
+            match ways.connect(number) {
                 Ok(mut stream) => {
                     came.broken += 1;
                     came.refused += usize::from(stream.write_all(said).is_err());
@@ -75,7 +129,7 @@ pub fn bother(socket: &Path, is_over: &AtomicBool, ready: impl FnOnce()) -> Resu
             };
             // The server may end those that are too slow: then they come again.
             if !moved {
-                *stream = open(socket)?;
+                *stream = open(ways, number)?;
                 came.slow += 1;
             }
         }
@@ -83,9 +137,12 @@ pub fn bother(socket: &Path, is_over: &AtomicBool, ready: impl FnOnce()) -> Resu
     Ok(came)
 }
 
-fn open(socket: &Path) -> Result<UnixStream> {
-    let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
-    stream.set_read_timeout(Some(Duration::from_millis(20)))?;
-    stream.set_write_timeout(Some(TURN))?;
+fn open(ways: Ways<'_>, number: usize) -> Result<Stream> {
+    let stream = ways.connect(number).with_context(|| ways.socket.display().to_string())?;
+    let (read, write) = (Some(Duration::from_millis(20)), Some(TURN));
+    match &stream {
+        Stream::Unix(stream) => (stream.set_read_timeout(read)?, stream.set_write_timeout(write)?),
+        Stream::Tcp(stream) => (stream.set_read_timeout(read)?, stream.set_write_timeout(write)?),
+    };
     Ok(stream)
 }

@@ -1,5 +1,6 @@
 //! A door to the network in front of a run: `wirescope serve` with tokens, as others start it.
 
+use crate::wirescope::resident_kib;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use std::fs::read_to_string;
@@ -55,6 +56,14 @@ impl Door {
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its memory, KiB.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn resident_kib(&self) -> Result<u64> {
+        resident_kib(self.child.id())
     }
 
     /// All that it said.

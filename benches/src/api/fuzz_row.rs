@@ -1,11 +1,13 @@
 //! Requests drawn by chance from the API's own document, by schemathesis: no answer may be outside of what the document says.
 //!
 //! ```text
-//! schemathesis ─► TCP on loopback ─► forward ─► control socket ─► a run that hears nothing of it
+//! schemathesis ─► TCP on loopback ─┬─► forward ────────► control socket ─► a run that hears nothing of it
+//!                                  └─► wirescope serve ───┘   by turns as admin, and with a token of each role
 //! ```
 //! schemathesis speaks TCP only. It lies among the peers, in a virtual environment of its own. The stream of events isn't
 //! asked: it has no end, which schemathesis would wait for.
 
+use super::door::{Door, Tokens};
 use super::forward;
 use crate::table::Table;
 use crate::wirescope::Run;
@@ -33,7 +35,22 @@ const TURNS_MAX: usize = 200;
 /// An answer that takes longer is none, seconds.
 const PATIENCE: &str = "30";
 /// A run that records little: each fire of the many makes a dump of all of it.
-const RUN: [&str; 6] = ["-i", "vb", "--ring", "4MiB", "--trigger", "udp dst port 9"];
+const RUN: [&str; 12] = [
+    "-i",
+    "vb",
+    "--ring",
+    "4MiB",
+    "--trigger",
+    "udp dst port 9",
+    "--serve-user",
+    "root",
+    "--serve-role",
+    "admin",
+    "--control-rate",
+    "10000",
+];
+/// A door that is asked by a program, not by people.
+const DOOR: [&str; 2] = ["--rate", "10000"];
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Of what schemathesis said, so many of the last characters are repeated.
 const WORDS_MAX: usize = 2000;
@@ -63,32 +80,56 @@ fn fuzz(workspace: &Workspace, lab: &Lab, cases_least: usize) -> Result<usize> {
     let folder = workspace.out_folder()?;
     let document = folder.path().join("openapi.json");
     std::fs::write(&document, forward::document(&run.socket())?)?;
+    let tokens = Tokens::new(workspace)?;
+    let roles = ["viewer", "analyst", "operator", "admin"];
+    let roles = roles.map(|role| tokens.add(&["--role", role, "--name", role]));
+    let mut as_whom = vec![None];
+    for token in roles {
+        as_whom.push(Some(token?));
+    }
+    let door = Door::open(workspace, &run.socket(), &tokens.path(), &DOOR)?;
     let cases = forward::during(&run.socket(), |address| {
         let mut cases = 0;
         for turn in 0..TURNS_MAX {
-            if cases >= cases_least {
+            if cases >= cases_least && turn >= as_whom.len() {
                 break;
             }
-            cases += turn_of(&program, folder.path(), &document, &format!("http://{address}"), turn)?;
+            let token = as_whom[turn % as_whom.len()].as_deref();
+            let url = match token {
+                Some(_) => format!("http://{}", door.address),
+                None => format!("http://{address}"),
+            };
+            cases += turn_of(&program, folder.path(), &document, (&url, token), turn)?;
             eprintln!("{cases} of {cases_least} requests");
         }
         Ok(cases)
     })?;
     ensure!(cases >= cases_least, "only {cases} requests");
     let said = run.said();
-    let panic = said.lines().find(|line| line.contains("panicked"));
-    ensure!(panic.is_none(), "the run said: {panic:?}");
+    let door_said = door.said();
+    let panic = said.lines().chain(door_said.lines()).find(|line| line.contains("panicked"));
+    ensure!(panic.is_none(), "the run or the door said: {panic:?}");
     run.stop(END_LIMIT)?;
     Ok(cases)
 }
 
 /// One turn over all routes; how many requests it made, none of them answered otherwise than is said.
-fn turn_of(program: &Path, folder: &Path, document: &Path, url: &str, seed: usize) -> Result<usize> {
-    let output = Command::new(program)
+fn turn_of(
+    program: &Path,
+    folder: &Path,
+    document: &Path,
+    (url, token): (&str, Option<&str>),
+    seed: usize,
+) -> Result<usize> {
+    let mut command = Command::new(program);
+    let output = command
         .args(["run", "--url", url, "--checks", CHECKS, "--request-timeout", PATIENCE])
         .args(["--max-examples", &EXAMPLES.to_string(), "--seed", &seed.to_string()])
         .args(["--exclude-path-regex", "/events$", "--generation-database", "none", "--no-color"])
         .arg(document)
+        .args(
+            token.iter().flat_map(|token| ["--header".to_string(), format!("Authorization: Bearer {token}")]),
+        )
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()

@@ -28,6 +28,22 @@ use crate::workspace::Workspace;
 use anyhow::Result;
 use serde_json::json;
 
+/// A soak draws so many times as many requests.
+const SOAK_TIMES: usize = 5;
+
+/// Many requests drawn by chance, and nothing else.
+///
+/// # Errors
+/// The system's, before the first row.
+pub fn measure_soak(workspace: &Workspace, scale: Scale, record: &mut Record) -> Result<()> {
+    let mut table = Table::default();
+    table.begin_round(0);
+    fuzz_row::measure(workspace, Scale { api_cases: scale.api_cases * SOAK_TIMES, ..scale }, &mut table);
+    record.bars.extend(bars::bars(&table).into_iter().filter(|bar| bar.name == fuzz_row::ROW));
+    table.finish(record);
+    Ok(())
+}
+
 /// Measures everything and adds it to `record`.
 ///
 /// # Errors
