@@ -110,7 +110,8 @@ fn what_two_readers_would_read_differently_has_no_second_answer() {
     assert_eq!(Heard::of(&serving.raw(long.as_bytes())).status, 431);
     let many = format!("GET /api/v1/status HTTP/1.1\r\n{bearer}{}\r\n", "x: y\r\n".repeat(100));
     assert_eq!(Heard::of(&serving.raw(many.as_bytes())).status, 431);
-    assert_eq!(running.audit(), [] as [Value; 0], "nothing was ordered");
+    let is_obeyed = |line: &Value| line["status"].as_u64() < Some(400);
+    assert!(!running.audit().iter().any(is_obeyed), "nothing was ordered: {:?}", running.audit());
     let counted = serving.get(&token, "instances").body;
     assert!(counted["door"]["refused"]["head_too_long"].as_u64() >= Some(1), "{counted}");
     serving.end();
@@ -187,9 +188,9 @@ fn who_goes_away_or_takes_nothing_costs_only_its_own_connection() {
 #[test]
 fn what_the_door_refuses_is_a_line_of_the_run_that_was_meant() {
     let running = Running::new(&[]);
-    let serving = running.serve(&[]);
     let foreign = running.token(&["--role", "admin", "--name", "foreign", "--instance", "elsewhere"]);
     let fit = running.token(&["--role", "analyst", "--name", "fit"]);
+    let serving = running.serve(&[]);
     assert_eq!(serving.get(&foreign, "packets?filter=udp").status, 403);
     assert_eq!(serving.post("wst_nobody", "fire", r#"{"filter": "udp"}"#).status, 401);
     let text = format!(
@@ -230,9 +231,9 @@ fn what_the_door_refuses_is_a_line_of_the_run_that_was_meant() {
 #[test]
 fn one_identity_takes_neither_all_dumps_nor_all_questions() {
     let running = Running::new(&[]);
-    let serving = running.serve(&[]);
     let greedy = running.token(&["--role", "analyst", "--name", "greedy", "--filter", "udp"]);
     let other = running.token(&["--role", "analyst", "--name", "other"]);
+    let serving = running.serve(&[]);
     let fire = |token: &str| serving.post(token, "fire", r#"{"before": "1ms", "after": "300d"}"#).status;
     let fired: Vec<u16> = (0..4).map(|_| fire(&greedy)).collect();
     assert_eq!((fired, fire(&other)), (vec![202, 202, 429, 429], 202));

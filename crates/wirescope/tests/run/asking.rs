@@ -96,6 +96,8 @@ pub struct Heard {
     pub head: String,
     pub bytes: Vec<u8>,
     pub body: Value,
+    /// What stands behind the last chunk.
+    pub trailers: String,
 }
 
 impl Heard {
@@ -104,24 +106,24 @@ impl Heard {
         let (head, bytes) = end.map_or((heard, &b""[..]), |at| (&heard[..at], &heard[at + 4..]));
         let head = String::from_utf8_lossy(head).to_lowercase();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let bytes = match head.contains("transfer-encoding: chunked") {
+        let (bytes, trailers) = match head.contains("transfer-encoding: chunked") {
             true => joined(bytes),
-            false => bytes.to_vec(),
+            false => (bytes.to_vec(), String::new()),
         };
         let body = serde_json::from_slice(&bytes).unwrap_or_default();
-        Heard { status, head, bytes, body }
+        Heard { status, head, bytes, body, trailers }
     }
 }
 
-/// The chunks of a body, without their lengths and what follows the last one.
-fn joined(mut chunks: &[u8]) -> Vec<u8> {
+/// The chunks of a body, without their lengths, and what follows the last one.
+fn joined(mut chunks: &[u8]) -> (Vec<u8>, String) {
     let mut bytes = Vec::new();
     loop {
         let end = chunks.windows(2).position(|two| two == b"\r\n").unwrap_or(chunks.len());
         let len = str::from_utf8(&chunks[..end]).ok().and_then(|len| usize::from_str_radix(len, 16).ok());
         let Some(chunk) = len.filter(|&len| len > 0).and_then(|len| chunks.get(end + 2..end + 2 + len))
         else {
-            return bytes; // the last one, or one that isn't whole
+            return (bytes, String::from_utf8_lossy(chunks).into_owned()); // the last one, or one that isn't whole
         };
         bytes.extend(chunk);
         chunks = &chunks[(end + 4 + chunk.len()).min(chunks.len())..];
