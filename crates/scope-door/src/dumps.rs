@@ -1,6 +1,5 @@
 //! The dumps of a run, as answers show them: those that are finished as the log has them, and those that are open.
 
-use crate::firing::RETRY_AFTER_S;
 use crate::peer::Owner;
 use http::StatusCode;
 use scope_api::Problem;
@@ -16,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Finished dumps that are known at most; the oldest are forgotten, and their files stay.
 const FINISHED_MAX: usize = 10_000;
+/// When it may be tried again where all places are taken.
+pub(crate) const RETRY_AFTER_S: u64 = 1;
 /// Open dumps that one identity may have fired; whoever may do everything may fire more.
 pub(crate) const OPEN_MAX: usize = 2;
 

@@ -1,7 +1,7 @@
 //! Orders to fire: by hand with a window and a filter of its own, or a trigger as if its condition held now.
 
 use crate::body::{Body, json};
-use crate::dumps::Finished;
+use crate::dumps::{Finished, RETRY_AFTER_S};
 use crate::peer::Owner;
 use crate::question::in_one_line;
 use crate::state::State;
@@ -23,8 +23,6 @@ use std::time::Duration;
 pub(crate) const EXTENDED: &str = "extended";
 /// How long somebody who waits for a dump is let wait without looking again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When it may be tried again where all places are taken.
-pub(crate) const RETRY_AFTER_S: u64 = 1;
 
 /// Who fires.
 #[derive(Clone, Copy)]

@@ -1,7 +1,6 @@
 //! What this door refuses is told to the run that was meant, for its audit: by whom, what, and the status.
 
-use crate::counts::one_more;
-use crate::serving::{Fronted, State};
+use crate::settings::Instance;
 use crate::tokens::Token;
 use bytes::Bytes;
 use http::header::HOST;
@@ -19,14 +18,13 @@ use tokio::time::timeout;
 /// So long a run may take to hear of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Tells the run. What can't be told is counted.
+/// Tells the run, where it is nothing that anybody may ask; whether it has heard.
 pub(crate) async fn note(
-    state: &State,
-    fronted: &Fronted,
+    instance: &Instance,
     (parts, target): (&Parts, &str),
     token: Option<&Token>,
     problem: &Problem,
-) {
+) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     let is_audited = match find(&parts.method, path) {
         Found::Route(at, _) => ROUTES[at].is_audited(),
@@ -34,24 +32,22 @@ pub(crate) async fn note(
         Found::None | Found::Other(_) => false,
     };
     if !is_audited {
-        return;
+        return true;
     }
     let Ok(mut request) =
         Request::builder().method(parts.method.clone()).uri(target).body(Full::new(Bytes::new()))
     else {
-        return one_more(&state.counts.unnoted);
+        return false;
     };
     request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
     let name = token.map(|token| token.name.clone());
     Refused { name, status: problem.status }.write(request.headers_mut());
     let told = async {
-        let stream = UnixStream::connect(&fronted.instance.path).await.ok()?;
+        let stream = UnixStream::connect(&instance.path).await.ok()?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
         tokio::spawn(connection); // it ends with the answer
         let answer = sender.send_request(request).await.ok()?;
         answer.status().is_success().then_some(())
     };
-    if !matches!(timeout(PATIENCE, told).await, Ok(Some(()))) {
-        one_more(&state.counts.unnoted);
-    }
+    matches!(timeout(PATIENCE, told).await, Ok(Some(())))
 }

@@ -295,7 +295,9 @@ async fn refused(state: &State, parts: &Parts, token: Option<&Token>, problem: &
     let (Some(fronted), None) = (meant.next(), meant.next()) else { return };
     let Ok(_place) = fronted.places.try_acquire() else { return one_more(&state.counts.unnoted) };
     let target = target(parts, named.is_some().then_some(&fronted.instance.name));
-    noting::note(state, fronted, (parts, &target), token, problem).await;
+    if !noting::note(&fronted.instance, (parts, &target), token, problem).await {
+        one_more(&state.counts.unnoted);
+    }
 }
 
 /// Waits until who has asked may not any more: the token or the certificate was revoked, or has expired.
