@@ -50,7 +50,7 @@ const RUN: [&str; 12] = [
     "10000",
 ];
 /// A door that is asked by a program, not by people.
-const DOOR: [&str; 2] = ["--rate", "10000"];
+const DOOR: [&str; 2] = ["--requests-per-s", "10000"];
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Of what schemathesis said, so many of the last characters are repeated.
 const WORDS_MAX: usize = 2000;
