@@ -406,8 +406,9 @@ fn instances() -> Value {
             json!({"type": "object", "additionalProperties": {"type": "integer"}, "description": "by status"}),
         ),
         ("refused", counters(&["connections", "head_too_long", "rate", "busy"])),
-        ("ended", counters(&["handshake", "head_too_slow", "stalled"])),
+        ("ended", counters(&["handshake", "head_too_slow", "stalled", "identity"])),
         ("lines_unsaid", number("lines of its log that were too many")),
+        ("refusals_unnoted", number("refusals of which the run that was meant didn't hear")),
         ("uses_unwritten", number("last uses of tokens that couldn't be written")),
     ]);
     json!({"anyOf": [

@@ -1,5 +1,6 @@
 //! The OpenAPI document against a run: what each route answers is what the document says of it, key by key.
 
+mod door;
 mod run;
 
 use run::asking::{Heard, Running};
@@ -268,5 +269,23 @@ fn the_document_has_the_headers_and_trailers_that_a_run_sends_and_none_else() {
     let response = &operations["get"]["responses"]["200"];
     assert_eq!(told(&got.head), named(&response["headers"]));
     assert_eq!(told(&got.trailers), named(&response["x-trailers"]), "{}", got.trailers);
+    running.end();
+}
+
+#[test]
+fn what_a_door_to_the_network_answers_itself_is_as_the_document_says() {
+    let running = Running::new(&[]);
+    let tokens = running.place.path("tokens");
+    let token = door::token(&tokens, &["--role", "viewer", "--name", "v"]);
+    let serving = door::Serving::new(&tokens, &[running.socket().display().to_string()], &[]);
+    let document = serving.get(&token, "openapi.json").body;
+    let heard = serving.get(&token, "instances");
+    assert_eq!(heard.status, 200, "{heard:?}");
+    let schema = &document["paths"]["/api/v1/instances"]["get"]["responses"]["200"]["content"]["application/json"]
+        ["schema"];
+    let mut found = Vec::new();
+    faults(&document, schema, &heard.body, "", &mut found);
+    assert!(found.is_empty(), "{found:#?}\n{heard:?}");
+    serving.end();
     running.end();
 }
