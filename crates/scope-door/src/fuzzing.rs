@@ -41,7 +41,7 @@ pub fn request(data: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(HeaderValue::from_bytes(accept).map(|value| (ACCEPT, value)));
     let _form = Form::wanted(&headers);
-    let Ok(body) = serde_json::from_slice::<Value>(body) else { return };
+    let Ok(body) = scope_http::json::read(body) else { return };
     if let Ok(fire) = Fire::read(&body) {
         assert_eq!(Fire::read(&fire.json()), Ok(fire));
     }

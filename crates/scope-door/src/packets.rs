@@ -269,6 +269,7 @@ impl Asking {
         let gaps = reading.gaps(&taken);
         losses.add(gaps.iter().copied());
         let written = export.finish(reading.answer.first_type());
+        self.pipe.mark(written.packets, written.bytes);
         if written.unfinished.is_some() {
             return self.broken(&reading, &taken);
         }

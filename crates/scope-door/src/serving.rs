@@ -27,8 +27,6 @@ use tokio::time::{sleep, timeout};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 64;
-/// All that a door to the network refuses has one rate.
-const REFUSED_ELSEWHERE: &str = "refused by the door to the network";
 /// So long answers that are under way may go on when the run is over.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -178,8 +176,7 @@ async fn refused_elsewhere(
 ) -> Response<Body> {
     let mut answer = Response::new(Body::Whole(None));
     *answer.status_mut() = StatusCode::NO_CONTENT;
-    match state.rates.admit(REFUSED_ELSEWHERE, Instant::now()) {
-        // Beyond that the door counts them.
+    match state.refusals.admit(name.as_deref().unwrap_or_default(), Instant::now()) {
         Err(TooSoon { problem, .. }) => *answer.status_mut() = problem.status,
         Ok(()) => {
             let found = find(&parts.method, parts.uri.path());

@@ -23,6 +23,9 @@ use tokio::sync::{Notify, Semaphore};
 /// Orders and looks at packets that are under way at once, those included whose client has gone.
 pub(crate) const ORDERS_MAX: usize = 64;
 
+/// Refusals of a door that are noted per second, of each name and of all without one; what is beyond, the door counts.
+const REFUSALS_PER_S: u32 = 5;
+
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -77,6 +80,8 @@ pub(crate) struct State {
     pub doctor: Doctored,
     /// How fast each identity may ask.
     pub rates: Rates,
+    /// How fast what a door to the network has refused is noted: anybody who reaches it can be refused.
+    pub refusals: Rates,
     /// How long dumps and answers took.
     pub measures: Measures,
     /// Places for [`ORDERS_MAX`].
@@ -158,6 +163,7 @@ impl State {
             gathered,
             doctor: Doctored::default(),
             rates: Rates::new(rate),
+            refusals: Rates::new(REFUSALS_PER_S),
             measures: Measures::default(),
             orders: Arc::new(Semaphore::new(ORDERS_MAX)),
             answerer: opening.answerer.clone(),

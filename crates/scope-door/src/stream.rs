@@ -109,6 +109,11 @@ impl Pipe {
         })
     }
 
+    /// All that was sent by now has so many packets, and captured bytes.
+    pub(crate) fn mark(&self, packets: u64, bytes: u64) {
+        self.sent.mark(packets, bytes);
+    }
+
     /// The answer breaks off behind what was sent.
     pub(crate) fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);

@@ -271,3 +271,20 @@ fn one_identity_takes_neither_all_dumps_nor_all_questions() {
     running.started.signal(libc::SIGINT);
     running.started.finish(LIMIT);
 }
+
+#[test]
+fn who_is_refused_fills_no_audit() {
+    let running = Running::new(&[]);
+    let viewer = running.token(&["--role", "viewer", "--name", "v"]);
+    let serving = running.serve(&[]);
+    let unnoted = || serving.get(&viewer, "instances").body["door"]["refusals_unnoted"].as_u64().unwrap();
+    let mut asked = 0;
+    wait_until("refusals of which the run didn't hear", || {
+        asked += 20;
+        assert!((0..20).all(|_| serving.post("wst_nobody", "fire", "{}").status == 401));
+        unnoted() > 0
+    });
+    assert_eq!(running.audit().len() as u64 + unnoted(), asked, "each is noted or counted");
+    serving.end();
+    running.end();
+}
