@@ -87,6 +87,9 @@ pub struct LeftOut {
     pub packets: u64,
     /// Their captured bytes, and those that its snap length cut off the others.
     pub bytes: u64,
+    /// Smallest and largest time of all packets that the segment stands for, these included, ns; zeros: none was left
+    /// out, or nobody knows when.
+    pub span_ns: (i64, i64),
 }
 
 /// What capture files say that they lack, where no segment of the lane tells when: counted since the lane began.
@@ -133,7 +136,7 @@ pub struct Foot {
     pub lane: u32,
     /// Link type of all packets.
     pub link_type: LinkType,
-    /// Times stepped back somewhere in the segment.
+    /// Times stepped back somewhere in the segment, or among what was left out of it.
     pub unordered: bool,
     /// Number of the segment in its lane, from 0.
     pub sequence: u64,
@@ -162,7 +165,9 @@ pub struct Foot {
 }
 
 const DROPS_AT: usize = 96;
-const LEFT_OUT_AT: usize = DROPS_AT + 16 * 8;
+const COUNTERS: usize = 14;
+const LEFT_OUT_SPAN_AT: usize = DROPS_AT + COUNTERS * 8;
+const LEFT_OUT_AT: usize = LEFT_OUT_SPAN_AT + 16;
 const FILE_LOSSES_AT: usize = LEFT_OUT_AT + 16;
 
 impl Foot {
@@ -174,6 +179,25 @@ impl Foot {
     /// Number in the lane of the packet behind all that it has, or that was left out of it.
     pub fn end(&self) -> u64 {
         self.first_packet.saturating_add(u64::from(self.packets)).saturating_add(self.left_out.packets)
+    }
+
+    /// Smallest and largest time of what it stands for, ns: its packets, and those that were left out of it.
+    pub fn reach_ns(&self) -> (i64, i64) {
+        let (min_ns, max_ns) = (self.min_ns.min(self.first_ns), self.max_ns.max(self.first_ns));
+        match self.left_out.span_ns {
+            (0, 0) => (min_ns, max_ns),
+            (left_out_min_ns, left_out_max_ns) => (min_ns.min(left_out_min_ns), max_ns.max(left_out_max_ns)),
+        }
+    }
+
+    /// From when to when the first packet was that it stands for, ns: it may have been left out.
+    pub fn begin_ns(&self) -> (i64, i64) {
+        let (from_ns, to_ns) = self.reach_ns();
+        match (self.left_out.span_ns, self.packets) {
+            ((0, 0), _) => (self.first_ns, self.first_ns),
+            (_, 1..) if !self.unordered => (from_ns, self.first_ns),
+            _ => (from_ns, to_ns),
+        }
     }
 
     /// Bytes that the fields take; the rest of the foot is zero.
@@ -201,6 +225,9 @@ impl Foot {
             let at = DROPS_AT + reason as usize * 8;
             out[at..at + 8].copy_from_slice(&packets.to_le_bytes());
         }
+        let (min_ns, max_ns) = self.left_out.span_ns;
+        out[LEFT_OUT_SPAN_AT..LEFT_OUT_SPAN_AT + 8].copy_from_slice(&min_ns.to_le_bytes());
+        out[LEFT_OUT_SPAN_AT + 8..LEFT_OUT_SPAN_AT + 16].copy_from_slice(&max_ns.to_le_bytes());
         out[LEFT_OUT_AT..LEFT_OUT_AT + 8].copy_from_slice(&self.left_out.packets.to_le_bytes());
         out[LEFT_OUT_AT + 8..LEFT_OUT_AT + 16].copy_from_slice(&self.left_out.bytes.to_le_bytes());
         let FileLosses { dropped, cut, told } = self.file_losses;
@@ -236,7 +263,11 @@ impl Foot {
             max_ns: u64_at(80) as i64,
             bytes_before: u64_at(88),
             drops_before,
-            left_out: LeftOut { packets: u64_at(LEFT_OUT_AT), bytes: u64_at(LEFT_OUT_AT + 8) },
+            left_out: LeftOut {
+                packets: u64_at(LEFT_OUT_AT),
+                bytes: u64_at(LEFT_OUT_AT + 8),
+                span_ns: (u64_at(LEFT_OUT_SPAN_AT) as i64, u64_at(LEFT_OUT_SPAN_AT + 8) as i64),
+            },
             file_losses: FileLosses {
                 dropped: u64_at(FILE_LOSSES_AT),
                 cut: u32_at(FILE_LOSSES_AT + 8),
@@ -286,7 +317,7 @@ mod tests {
             max_ns: i64::MAX,
             bytes_before: 1 << 50,
             drops_before,
-            left_out: LeftOut { packets: 1 << 60, bytes: 3 },
+            left_out: LeftOut { packets: 1 << 60, bytes: 3, span_ns: (-7, 9) },
             file_losses: FileLosses { dropped: 1 << 40, cut: 5, told: 9 },
         };
         assert_eq!(foot.end(), (1 << 40) + (1 << 60) + 5);
@@ -296,6 +327,35 @@ mod tests {
         assert!(bytes[Foot::FIELDS_BYTES..].iter().all(|&b| b == 0));
         bytes[7] = 2;
         assert_eq!(Foot::read(&bytes), None);
+    }
+
+    #[test]
+    fn what_was_left_out_counts_for_where_a_segment_reaches_and_begins() {
+        let mut foot = Foot {
+            run_id: [7; 16],
+            lane: 0,
+            link_type: LinkType::RAW,
+            unordered: false,
+            sequence: 0,
+            first_packet: 0,
+            packets: 5,
+            block_bytes: 480,
+            first_ns: 20,
+            last_ns: 40,
+            min_ns: 20,
+            max_ns: 40,
+            bytes_before: 0,
+            drops_before: Drops::default(),
+            left_out: LeftOut::default(),
+            file_losses: FileLosses::default(),
+        };
+        assert_eq!((foot.reach_ns(), foot.begin_ns()), ((20, 40), (20, 20)));
+        foot.left_out = LeftOut { packets: 9, bytes: 900, span_ns: (10, 90) };
+        assert_eq!((foot.reach_ns(), foot.begin_ns()), ((10, 90), (10, 20)));
+        foot.unordered = true;
+        assert_eq!((foot.reach_ns(), foot.begin_ns()), ((10, 90), (10, 90)), "the first one may be any of them");
+        foot = Foot { packets: 0, unordered: false, ..foot };
+        assert_eq!(foot.begin_ns(), (10, 90), "so where it has none");
     }
 
     #[test]

@@ -141,6 +141,8 @@ struct Open {
     stated: Stated,
     /// Packets that it has.
     packets: u64,
+    /// Time of the last packet that it stands for.
+    last_ns: i64,
 }
 
 /// Where a lane is: at one packet of a segment of the ring.
@@ -499,9 +501,10 @@ impl Open {
             left_out: LeftOut::default(),
             file_losses: at.source.file_losses(),
             span_ns: (i64::MAX, i64::MIN),
+            steps_back: false,
             interfaces: at.source.interfaces(),
         };
-        Open { pinned: None, stated, packets: 0 }
+        Open { pinned: None, stated, packets: 0, last_ns: i64::MIN }
     }
 
     /// Number of the packet behind all that it stands for.
@@ -512,5 +515,7 @@ impl Open {
     fn cover(&mut self, time_ns: i64) {
         let (min_ns, max_ns) = self.stated.span_ns;
         self.stated.span_ns = (min_ns.min(time_ns), max_ns.max(time_ns));
+        self.stated.steps_back |= time_ns < self.last_ns;
+        self.last_ns = time_ns;
     }
 }

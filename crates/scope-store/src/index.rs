@@ -26,7 +26,7 @@ use scope_ring::{Summary, SummaryForm};
 use twox_hash::XxHash3_64;
 
 pub use card::{Card, LanePart, Totals, read_card, read_totals};
-pub(crate) use card::{has_numbers, lane_parts, reach_ns};
+pub(crate) use card::{has_numbers, lane_parts};
 pub use layout::{INDEX_ALIGN, INDEX_BYTES_MAX, LANES_MAX};
 pub use reading::{Screened, Search, read, read_from_end, search_from_end};
 
@@ -172,7 +172,7 @@ mod tests {
                 max_ns: 6,
                 bytes_before: 99,
                 drops_before: Drops::default(),
-                left_out: LeftOut { packets: number, bytes: 99 },
+                left_out: LeftOut { packets: number, bytes: 99, span_ns: (4, 7) },
                 file_losses: FileLosses::default(),
             },
             hash: Hash([number as u8; 16]),

@@ -9,7 +9,7 @@
 //! say without a time has a room of its own: `file_losses`.
 
 use crate::file_losses::{Course, Part, PassedPart};
-use crate::index::{IndexError, reach_ns};
+use crate::index::IndexError;
 use crate::listing::{Contents, Passed, PassedRun, SegmentFacts};
 use crate::name::{FileName, begin_of_run};
 use crate::ordered::{Ordered, Supersedes};
@@ -27,9 +27,10 @@ struct Link {
     first_packet: u64,
     /// Number of the packet behind all that it has, or that was left out of it.
     end: u64,
-    first_ns: i64,
-    min_ns: i64,
-    max_ns: i64,
+    /// From when to when its first packet was.
+    begin_ns: (i64, i64),
+    /// From when to when all of it was.
+    reach_ns: (i64, i64),
     drops: Drops,
     file_losses: FileLosses,
 }
@@ -160,15 +161,14 @@ impl Lanes {
         }
         for SegmentFacts { foot, .. } in &contents.segments {
             self.is_told |= foot.file_losses.told > 0;
-            self.reach(foot.run_id, reach_ns(foot));
+            self.reach(foot.run_id, foot.reach_ns());
             let link = Link {
                 store,
                 volume: contents.volume,
                 first_packet: foot.first_packet,
                 end: foot.end(),
-                first_ns: foot.first_ns,
-                min_ns: foot.min_ns,
-                max_ns: foot.max_ns,
+                begin_ns: foot.begin_ns(),
+                reach_ns: foot.reach_ns(),
                 drops: foot.drops_before,
                 file_losses: foot.file_losses,
             };
@@ -241,8 +241,7 @@ impl Lanes {
                     course.insert((id, Course::new(passed, run_ns)))
                 }
             };
-            let Link { store, first_ns, min_ns, max_ns, file_losses, .. } = *link;
-            let reach_ns = (min_ns.min(first_ns), max_ns.max(first_ns));
+            let Link { store, reach_ns, file_losses, .. } = *link;
             let said = course.go_on(&Part { first_packet, reach_ns, file_losses });
             let lack = |gap| Lack { run_id, store, unread: None, gap, is_elsewhere: false };
             lacks.extend(said.into_iter().flatten().map(lack));
@@ -377,7 +376,7 @@ impl Lanes {
         let run_id = id.0;
         let missing = next.first_packet.saturating_sub(last.end);
         if missing > 0 {
-            let (from_ns, to_ns) = (last.max_ns.min(next.min_ns), next.min_ns.max(last.max_ns));
+            let (from_ns, to_ns) = (last.reach_ns.1.min(next.reach_ns.0), next.reach_ns.0.max(last.reach_ns.1));
             let volumes = self.volumes.get(&run_id).map_or(&[][..], Vec::as_slice);
             let is_partial = volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains(id));
             let packets = last.end..next.first_packet;
@@ -399,14 +398,19 @@ impl Lanes {
                 let reason = drop.into();
                 let (from_ns, to_ns) = match drop {
                     // It is told in front of packets that were read with it: these may be in the next segment.
-                    DropReason::File => (last.min_ns.min(next.min_ns), last.max_ns.max(next.max_ns)),
-                    _ => (last.first_ns.min(next.first_ns), last.first_ns.max(next.first_ns)),
+                    DropReason::File => hull(last.reach_ns, next.reach_ns),
+                    _ => hull(last.begin_ns, next.begin_ns),
                 };
                 let gap = Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) };
                 lacks.push(Lack { run_id, store: next.store, unread: None, gap, is_elsewhere: false });
             }
         }
     }
+}
+
+/// From the begin of one span to the end of another, whichever is first.
+fn hull(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
+    (one.0.min(other.0), one.1.max(other.1))
 }
 
 /// Where a segment with this foot stands.

@@ -232,6 +232,13 @@ impl Contents {
         let spans = with_packets.map(|foot| (foot.min_ns, foot.max_ns));
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
+
+    /// Smallest and largest time of what its segments stand for, also of what was left out of them, ns; `None`: it has
+    /// no segment.
+    pub fn reach_ns(&self) -> Option<(i64, i64)> {
+        let reaches = self.segments.iter().map(|segment| segment.foot.reach_ns());
+        reaches.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
 }
 
 /// Looks at all files of a store.
@@ -543,9 +550,8 @@ impl Look<'_> {
             }
             Found::Read(contents) => {
                 let contents = contents.as_ref().as_ref().ok()?;
-                let reaches = contents.segments.iter().map(|facts| index::reach_ns(&facts.foot));
-                let reach_ns = reaches.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-                Some((file, Known { run_id: contents.run_id, reach_ns, lanes: read.get(&file)? }))
+                let (run_id, reach_ns) = (contents.run_id, contents.reach_ns()?);
+                Some((file, Known { run_id, reach_ns, lanes: read.get(&file)? }))
             }
             _ => None,
         });

@@ -33,6 +33,8 @@ pub struct Stated {
     pub file_losses: FileLosses,
     /// Smallest and largest time of all that it stands for, ns.
     pub span_ns: (i64, i64),
+    /// Whether times step back among these.
+    pub steps_back: bool,
     /// Interfaces that the run knows by now.
     pub interfaces: u32,
 }
@@ -100,9 +102,11 @@ impl Outgoing {
     /// A foot of its own ring, as it is to be written.
     fn state(&self, foot: Foot) -> Foot {
         let Some(stated) = &self.stated else { return foot };
-        let &Stated { first_packet, bytes_before, drops_before, left_out, file_losses, span_ns, .. } =
+        let &Stated { first_packet, bytes_before, drops_before, left_out, file_losses, span_ns, steps_back, .. } =
             &**stated;
         let sequence = COMPOSED | first_packet;
+        let left_out_ns = if left_out.packets > 0 { span_ns } else { (0, 0) };
+        let left_out = LeftOut { span_ns: left_out_ns, ..left_out };
         let stated =
             Foot { sequence, first_packet, bytes_before, drops_before, left_out, file_losses, ..foot };
         match foot.packets {
@@ -111,10 +115,10 @@ impl Outgoing {
                 last_ns: span_ns.1,
                 min_ns: span_ns.0,
                 max_ns: span_ns.1,
-                unordered: false,
+                unordered: steps_back,
                 ..stated
             },
-            _ => stated,
+            _ => Foot { unordered: foot.unordered || steps_back, ..stated },
         }
     }
 

@@ -79,7 +79,7 @@ impl Record {
             block_bytes: u32_at(12),
             constants: u64_at(16),
             hashes: Hashes { blocks: u64_at(24), entries: u64_at(32) },
-            left_out: LeftOut { packets: u64_at(40), bytes: u64_at(48) },
+            left_out: LeftOut { packets: u64_at(40), bytes: u64_at(48), span_ns: (0, 0) },
         })
     }
 }
@@ -128,6 +128,7 @@ pub fn constants(foot: &Foot) -> u64 {
         last_ns: 0,
         min_ns: 0,
         max_ns: 0,
+        left_out: LeftOut::default(),
         ..*foot
     };
     let mut fields = [0; Foot::FIELDS_BYTES];
@@ -145,7 +146,7 @@ mod tests {
         block_bytes: 300,
         constants: 5,
         hashes: Hashes { blocks: 8, entries: 9 },
-        left_out: LeftOut { packets: 10, bytes: 11 },
+        left_out: LeftOut { packets: 10, bytes: 11, span_ns: (0, 0) },
     };
 
     #[test]

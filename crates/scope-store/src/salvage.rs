@@ -16,7 +16,7 @@ use crate::record::{self, RECORD_BYTES, Record, Running};
 use crate::segment::foot_of;
 use scope_packet::key::{KEY_ENTRY_BYTES, KeyEntry};
 use scope_packet::pcapng::PacketBlock;
-use scope_packet::segment::{self, FOOT_BYTES, Foot, entry_offset, is_segment_size};
+use scope_packet::segment::{self, FOOT_BYTES, Foot, LeftOut, entry_offset, is_segment_size};
 
 /// What a slot proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,8 @@ fn beginning(slot: &[u8], foot: &Foot, record: &Record) -> Option<Foot> {
     }
     let mut closed =
         Foot { packets: record.packets, block_bytes: record.block_bytes, unordered: false, ..*foot };
-    closed.left_out = record.left_out;
+    // When that was is in no record: it only says from when to when the run was going.
+    closed.left_out = LeftOut { span_ns: foot.left_out.span_ns, ..record.left_out };
     (closed.min_ns, closed.max_ns) = (i64::MAX, i64::MIN);
     let mut at = 0;
     for index in 0..record.packets {

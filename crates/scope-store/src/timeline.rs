@@ -292,7 +292,7 @@ impl StoreTimeline {
             for passed in &listing.passed {
                 plan.lanes.add_passed(listing.volume.0, passed);
                 timeline.hear(passed.span_ns);
-                plan.reach(passed.run_id, passed.span_ns);
+                plan.reach(passed.run_id, Some(passed.reach_ns));
             }
             for run in &listing.heads {
                 plan.lanes.add_run(run);
@@ -476,7 +476,7 @@ impl StoreTimeline {
         plan.lanes.add(store, &contents);
         let whole = contents.span_ns();
         self.hear(whole);
-        plan.reach(contents.run_id, whole);
+        plan.reach(contents.run_id, contents.reach_ns());
         if let Some(cause) = contents.index {
             let (first_ns, max_ns) = whole.unwrap_or((name.first_ns(), until_ns));
             // Slots whose feet hold are read all the same; of the others the lane's numbers say how many. Nobody
@@ -505,7 +505,7 @@ impl StoreTimeline {
             let fault = Fault::of_thing(path.to_string_lossy()).cause(damage.to_string());
             self.damage(store, fault, Some(0), whole.unwrap_or_default());
         }
-        if !whole.is_some_and(|span_ns| self.touches(span_ns)) {
+        if !contents.reach_ns().is_some_and(|reach_ns| self.touches(reach_ns)) {
             return;
         }
         let file = self.files.files.len();
@@ -525,12 +525,13 @@ impl StoreTimeline {
         let filtered = !contents.filter.is_empty();
         for facts in contents.segments {
             let foot = &facts.foot;
-            if foot.packets == 0 || !self.touches((foot.min_ns, foot.max_ns)) {
+            let has_packets = foot.packets > 0 && self.touches((foot.min_ns, foot.max_ns));
+            if !has_packets && !self.touches(foot.reach_ns()) {
                 continue;
             }
-            self.work.segments += 1;
-            if !facts.may_match {
-                self.work.skipped += 1;
+            self.work.segments += u64::from(has_packets);
+            if !has_packets || !facts.may_match {
+                self.work.skipped += u64::from(has_packets);
                 let last = plan.skipped.entry((foot.run_id, foot.lane)).or_insert((file, facts));
                 if last.1.foot.first_packet < facts.foot.first_packet {
                     *last = (file, facts);
@@ -654,7 +655,7 @@ impl StoreTimeline {
         let read = self.files.open(file).and_then(|opened| sparse::statistics(&opened, facts));
         let Ok(said) = read else {
             if !has_turn {
-                let (from_ns, to_ns, reason) = (foot.min_ns, foot.max_ns, GapReason::Unreadable);
+                let ((from_ns, to_ns), reason) = (foot.reach_ns(), GapReason::Unreadable);
                 self.losses.add([Gap { from_ns, to_ns, reason, lost_min: 0, lost_max: None }]);
             }
             return;
@@ -665,8 +666,8 @@ impl StoreTimeline {
         let lost = dropped.saturating_sub(known);
         if lost > 0 {
             let until_ns = said.iter().map(|said| said.time_ns).max();
-            let to_ns = until_ns.unwrap_or(foot.max_ns).max(foot.max_ns);
-            let (from_ns, reason) = (foot.min_ns, drops_as);
+            let (from_ns, end_ns) = foot.reach_ns();
+            let (to_ns, reason) = (until_ns.unwrap_or(end_ns).max(end_ns), drops_as);
             self.losses.add([Gap { from_ns, to_ns, reason, lost_min: lost, lost_max: Some(lost) }]);
         }
     }
@@ -792,16 +793,16 @@ struct Plan {
     inexact_apart: bool,
     /// There are stores, and no run writes one of them.
     has_ended: bool,
-    /// From when to when each run has packets, ns.
+    /// From when to when each run has packets, or left some out, ns.
     runs: BTreeMap<[u8; 16], (i64, i64)>,
-    /// By run and lane: of the segments that can't have a match the last one, and its file.
+    /// By run and lane: of the segments that can't have a match, or no packet in the span, the last one, and its file.
     skipped: BTreeMap<([u8; 16], u32), (usize, SegmentFacts)>,
     /// The best copy of a segment comes first: all packets, more of them, a closed one.
     candidates: Vec<(SegmentId, bool, Reverse<u32>, bool, usize)>,
 }
 
 impl Plan {
-    /// A run has packets of these times.
+    /// A run has packets of these times, or left some out.
     fn reach(&mut self, run: [u8; 16], span_ns: Option<(i64, i64)>) {
         let Some((min_ns, max_ns)) = span_ns else { return };
         let known = self.runs.entry(run).or_insert((min_ns, max_ns));

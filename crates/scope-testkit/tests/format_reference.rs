@@ -216,7 +216,11 @@ fn reference_foot(samples: &[Sample], block_bytes: usize) -> Foot {
         max_ns: samples[0].time_ns as i64 + 0x4142_4344,
         bytes_before: 0x5152_5354_5556_5758,
         drops_before,
-        left_out: LeftOut { packets: 0x6162_6364_6566_6768, bytes: 0x7172_7374_7576_7778 },
+        left_out: LeftOut {
+            packets: 0x6162_6364_6566_6768,
+            bytes: 0x7172_7374_7576_7778,
+            span_ns: (0x1112_1314_1516_1718, 0x2122_2324_2526_2728),
+        },
         file_losses: FileLosses { dropped: 0x8182_8384_8586_8788, cut: 0x9192_9394, told: 0xa1a2_a3a4 },
     }
 }
@@ -246,7 +250,7 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
     set("min_ns", &foot.min_ns.to_le_bytes());
     set("max_ns", &foot.max_ns.to_le_bytes());
     set("bytes_before", &foot.bytes_before.to_le_bytes());
-    let mut drops = [0; 128];
+    let mut drops = [0; 112];
     for row in table("Foot", "reason") {
         let reason = DropReason::ALL
             .into_iter()
@@ -255,6 +259,8 @@ fn foot_bytes(foot: &Foot) -> Vec<u8> {
         put(&mut drops, number(&row[0]) * 8, foot.drops_before.get(reason), 8);
     }
     set("drops_before", &drops);
+    set("left_out_min_ns", &foot.left_out.span_ns.0.to_le_bytes());
+    set("left_out_max_ns", &foot.left_out.span_ns.1.to_le_bytes());
     set("left_out_packets", &foot.left_out.packets.to_le_bytes());
     set("left_out_bytes", &foot.left_out.bytes.to_le_bytes());
     set("files_dropped", &foot.file_losses.dropped.to_le_bytes());
@@ -503,8 +509,8 @@ fn index_of_version(version: u64, segment_bytes: usize, segments: &[Vec<u8>]) ->
     if version != 1 {
         // All segments are of one run and one lane.
         let all = |field: &str| segments.iter().map(|segment| foot_of(segment, field, 8)).collect::<Vec<_>>();
-        let least = [times("min_ns"), times("first_ns")].concat().into_iter().min();
-        let most = [times("max_ns"), times("first_ns")].concat().into_iter().max();
+        let least = [times("min_ns"), times("first_ns"), times("left_out_min_ns")].concat().into_iter().min();
+        let most = [times("max_ns"), times("first_ns"), times("left_out_max_ns")].concat().into_iter().max();
         put(&mut out, at("number of lanes"), 1, 4);
         out[at("run id")..][..16].copy_from_slice(&RUN_ID);
         put(&mut out, at("smallest min_ns"), least.unwrap_or(i64::MAX) as u64, 8);
@@ -831,8 +837,9 @@ fn a_flush_record_written_by_the_page_is_that_of_the_code() {
     let at = |field| offset("Flush record", field);
     let mut foot = reference_foot(&samples, 0);
     let mut alike = foot_bytes(&foot);
-    for name in ["flags", "packets", "block_bytes", "first_ns", "last_ns", "min_ns", "max_ns"] {
-        let FieldSpan { at, len } = foot_fields()[name];
+    let times = ["first_ns", "last_ns", "min_ns", "max_ns", "left_out_min_ns", "left_out_max_ns"];
+    for name in ["flags", "packets", "block_bytes"].iter().chain(&times) {
+        let FieldSpan { at, len } = foot_fields()[*name];
         alike[at..at + len].fill(0);
     }
     foot.packets = 7; // as any other of these, it makes no difference

@@ -207,6 +207,37 @@ fn a_volume_with_a_filter_says_what_the_files_of_its_run_lack() {
 }
 
 #[test]
+fn a_run_was_going_also_where_a_filter_left_out_all() {
+    let place = Place::new();
+    let mut input = capture(&[ETHERNET], 0);
+    // Only packets in the middle match, and the last one says that some in front of it were lost.
+    let last = input.packets.len() - 1;
+    input.packets[last].lost_before = 4;
+    let source = place.source_of("lossy.pcapng", &pcapng(&input, Precision::Nano, false));
+    let (store, begin_ns) = (place.path("store"), input.packets[0].time_ns);
+    let filter = format!("len == {}", input.packets[last / 2].data.len());
+    let to = ["--store", store.to_str().unwrap(), "--store-filter", &filter, "--segment", "64KiB"];
+    place.summary(&[&["--source", &source[..], "--ring", "16MiB"], &to[..]].concat());
+    let all = ask(&place, &["--count", "--json"]);
+    assert_eq!(gaps(&all), [file(4, 4)], "{}", all.stdout);
+    let answer: Value = serde_json::from_str(&all.stdout).unwrap();
+    assert!(answer["packets"].as_u64().unwrap() < input.packets.len() as u64 / 2, "{answer}");
+    // In front of the first packet that was kept, behind the last one, and between them.
+    let recorded = |gaps: &[(String, u64, Option<u64>)]| gaps.iter().all(|gap| gap.0 != "not_recorded");
+    for (from, to) in [(0, 1), (300, 400), (499, 501), (998, 999)] {
+        let said = part(&place, &input, from, to);
+        assert!(recorded(&said), "{from} to {to}: {said:?}");
+    }
+    // The loss lies in the last segment, whatever that has.
+    assert_eq!(missing(&place, (time(&input, 999), time(&input, 1000))), [file(0, 4)]);
+    let before = missing(&place, (begin_ns - 9 * SECOND, begin_ns - SECOND));
+    assert!(!recorded(&before), "{before:?}");
+    let behind = input.packets[last].time_ns + SECOND;
+    let behind = missing(&place, (behind, behind + SECOND));
+    assert!(!recorded(&behind), "{behind:?}");
+}
+
+#[test]
 fn a_run_that_goes_on_says_what_its_file_lacked() {
     let place = Place::new();
     let mut input = capture(&[ETHERNET], 0);

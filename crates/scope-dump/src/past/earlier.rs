@@ -69,9 +69,9 @@ impl Past {
         let mut told = HashSet::new();
         for contents in contents().filter(|contents| contents.filter != question.filter.text()) {
             for foot in contents.segments.iter().map(|segment| &segment.foot) {
-                let of_window = touches((foot.min_ns, foot.max_ns)) && foot.left_out.packets > 0;
-                if of_window && told.insert(foot.id()) {
-                    let (from_ns, to_ns) = (foot.min_ns.max(wanted.from_ns), foot.max_ns.min(wanted.to_ns));
+                let reach_ns = foot.reach_ns();
+                if touches(reach_ns) && foot.left_out.packets > 0 && told.insert(foot.id()) {
+                    let (from_ns, to_ns) = (reach_ns.0.max(wanted.from_ns), reach_ns.1.min(wanted.to_ns));
                     let (reason, lost_max) = (GapReason::LeftOut, Some(foot.left_out.packets));
                     gaps.push(Gap { from_ns, to_ns, reason, lost_min: 0, lost_max });
                 }
@@ -111,13 +111,13 @@ impl Past {
     }
 }
 
-/// From when to when each run has packets.
+/// From when to when each run has packets, or left some out.
 fn runs<'a>(
     contents: impl Iterator<Item = &'a Contents> + Clone,
     passed: impl Iterator<Item = &'a Passed> + Clone,
 ) -> BTreeMap<[u8; 16], Of> {
-    let spans = contents.clone().map(|contents| (contents.run_id, contents.span_ns()));
-    let spans = spans.chain(passed.clone().map(|passed| (passed.run_id, passed.span_ns)));
+    let spans = contents.clone().map(|contents| (contents.run_id, contents.reach_ns()));
+    let spans = spans.chain(passed.clone().map(|passed| (passed.run_id, Some(passed.reach_ns))));
     let mut runs: BTreeMap<[u8; 16], Of> = BTreeMap::new();
     for (run_id, span_ns) in spans {
         let Some(span_ns) = span_ns else { continue };
@@ -146,7 +146,7 @@ fn is_between(gap: &Gap) -> bool {
     gap.reason == GapReason::NotRecorded || gap.reason == GapReason::Deleted && gap.lost_max.is_none()
 }
 
-/// The parts of a span in which no run has packets.
+/// The parts of a span in which no run was going, for all that stores say.
 fn between(runs: &BTreeMap<[u8; 16], Of>, Span { from_ns, to_ns }: Span) -> Vec<Gap> {
     let mut sorted: Vec<&Of> = runs.values().collect();
     sorted.sort_by_key(|run| run.span_ns);

@@ -113,7 +113,7 @@ impl Card {
         Card {
             totals: Totals::of(entries),
             run_id,
-            reach_ns: feet().map(reach_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            reach_ns: feet().map(Foot::reach_ns).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             lanes: Some(lane_parts(feet()))
                 .filter(|lanes| lanes.len() <= LANES_MAX && feet().all(|foot| foot.run_id == run_id)),
         }
@@ -169,11 +169,6 @@ impl Card {
 /// Whether a segment stands for numbers of its lane.
 pub(crate) fn has_numbers(foot: &Foot) -> bool {
     foot.packets > 0 || foot.left_out.packets > 0
-}
-
-/// Smallest and largest of the times in a foot.
-pub(crate) fn reach_ns(foot: &Foot) -> (i64, i64) {
-    (foot.min_ns.min(foot.first_ns), foot.max_ns.max(foot.first_ns))
 }
 
 /// What segments with these feet have of each lane.

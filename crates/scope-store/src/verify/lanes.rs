@@ -80,7 +80,7 @@ struct Lane {
 impl Lane {
     /// Sums up what a filter left out of a segment.
     fn leave_out(&mut self, seen: &Seen) {
-        let Foot { left_out, min_ns, max_ns, .. } = seen.foot;
+        let (left_out, (min_ns, max_ns)) = (seen.foot.left_out, seen.foot.reach_ns());
         if left_out.packets > 0 {
             let sum = self.left_out.entry(seen.file).or_insert((0, i64::MAX, i64::MIN));
             *sum = (sum.0.saturating_add(left_out.packets), sum.1.min(min_ns), sum.2.max(max_ns));
@@ -233,7 +233,7 @@ impl Lanes {
                 lane.counted = lane.counted.saturating_add(more);
                 if more > 0 {
                     let (reason, span) =
-                        (Reason::Gap(last.drops_as), (last.foot.first_ns, last.foot.last_ns));
+                        (Reason::Gap(last.drops_as), behind_begin_ns(&last.foot));
                     self.losses.push((last.file, missing(id, reason, more, span)));
                 }
             }
@@ -257,13 +257,14 @@ fn gap(id: LaneId, before: Option<&Stretch>, behind: &Stretch) -> Option<NumberG
     let from = before.map_or(0, Stretch::end);
     let first = &behind.first.foot;
     let packets = first.first_packet.saturating_sub(from);
-    let from_ns = before.map_or(first.first_ns, |before| before.last.foot.last_ns);
+    let (begin_ns, _) = first.begin_ns();
+    let from_ns = before.map_or(begin_ns, |before| behind_begin_ns(&before.last.foot).1);
     (packets > 0).then_some(NumberGap {
         id,
         packets,
         before: before.map(|before| before.last.file),
         behind: behind.first.file,
-        span: (from_ns, first.first_ns),
+        span: (from_ns, begin_ns),
         is_cut: before.is_some_and(|before| {
             let (last, first) = (&before.last, &behind.first);
             last.file == first.file && last.holes < first.holes
@@ -271,9 +272,18 @@ fn gap(id: LaneId, before: Option<&Stretch>, behind: &Stretch) -> Option<NumberG
     })
 }
 
+/// When what follows the begin of a lane's last segment was.
+fn behind_begin_ns(last: &Foot) -> (i64, i64) {
+    match last.left_out.span_ns {
+        (0, 0) => (last.first_ns, last.last_ns),
+        _ => last.reach_ns(),
+    }
+}
+
 /// Notes what the lane lost between the begins of two segments; how many packets.
 fn lost_between(one: &Seen, other: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
-    let span = (one.foot.first_ns, other.foot.first_ns);
+    let (one_ns, other_ns) = (one.foot.begin_ns(), other.foot.begin_ns());
+    let span = (one_ns.0.min(other_ns.0), one_ns.1.max(other_ns.1));
     let counted = lost(id, span, other, losses, |reason| {
         other.foot.drops_before.get(reason).saturating_sub(one.foot.drops_before.get(reason))
     });
@@ -282,8 +292,7 @@ fn lost_between(one: &Seen, other: &Seen, id: LaneId, losses: &mut Vec<(usize, M
 
 /// Notes what the lane lost in front of its first segment.
 fn lost_before(first: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
-    let span = (first.foot.first_ns, first.foot.first_ns);
-    let counted = lost(id, span, first, losses, |reason| first.foot.drops_before.get(reason));
+    let counted = lost(id, first.foot.begin_ns(), first, losses, |reason| first.foot.drops_before.get(reason));
     counted.saturating_add(said_by_files(id, None, first, losses))
 }
 
@@ -292,13 +301,13 @@ fn lost_before(first: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> 
 fn said_by_files(id: LaneId, before: Option<&Seen>, seen: &Seen, losses: &mut Vec<(usize, Missing)>) -> u64 {
     let said = seen.foot.file_losses.since(&before.map(|before| before.foot.file_losses).unwrap_or_default());
     if said.dropped > 0 {
-        let end_ns = seen.foot.max_ns;
+        let (_, end_ns) = seen.foot.reach_ns();
         let lost = missing(id, Reason::Gap(GapReason::File), said.dropped, (end_ns, end_ns));
         losses.push((seen.file, Missing { reaches_back: true, ..lost }));
     }
     if said.cut > 0 {
-        let min_ns = seen.foot.min_ns;
-        let from_ns = before.map_or(min_ns, |before| before.foot.max_ns.min(min_ns));
+        let (min_ns, _) = seen.foot.reach_ns();
+        let from_ns = before.map_or(min_ns, |before| before.foot.reach_ns().1.min(min_ns));
         losses.push((seen.file, missing_behind(id, said.cut.into(), from_ns)));
     }
     said.packets()
