@@ -121,7 +121,8 @@ fn chained(line: Value, before: &str) -> (String, String) {
     (format!("{}\n", json_line(&Value::Object(object).to_string())), chain)
 }
 
-fn hash(object: &Map<String, Value>, before: &str) -> String {
+/// A line's hash: of the run's line before, and of the line itself without it.
+pub(crate) fn hash(object: &Map<String, Value>, before: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(before.as_bytes());
     hasher.update(json_line(&Value::Object(object.clone()).to_string()).as_bytes());
@@ -131,7 +132,7 @@ fn hash(object: &Map<String, Value>, before: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use crate::proof::Proof;
 
     fn noted(number: u16) -> Noted {
         Noted {
@@ -147,19 +148,9 @@ mod tests {
         }
     }
 
-    /// The number of the first line that doesn't follow its run's line before; lines are counted from 1. `chains` has each
-    /// run's newest hash.
-    fn first_wrong(text: &str, chains: &mut BTreeMap<String, String>) -> Option<usize> {
-        for (number, line) in (1..).zip(text.lines()) {
-            let Ok(Value::Object(mut object)) = serde_json::from_str(line) else { return Some(number) };
-            let said = object.remove("chain").and_then(|said| said.as_str().map(str::to_string));
-            let chain = chains.entry(object["run"].to_string()).or_default();
-            if said.as_deref() != Some(&hash(&object, chain)) {
-                return Some(number);
-            }
-            *chain = said.unwrap_or_default();
-        }
-        None
+    /// The number of the first line that doesn't follow its run's line before; lines are counted from 1.
+    fn first_wrong(text: &str, proof: &mut Proof) -> Option<usize> {
+        (1..).zip(text.lines()).find(|(_, line)| proof.read(line).is_err()).map(|(number, _)| number)
     }
 
     #[test]
@@ -178,11 +169,15 @@ mod tests {
         std::fs::rename(&path, &moved).unwrap();
         one.note(&noted(5), 9);
         let [before, behind] = [&moved, &path].map(|path| std::fs::read_to_string(path).unwrap());
-        let mut chains = BTreeMap::new();
-        assert_eq!((first_wrong(&before, &mut chains), before.lines().count()), (None, 6), "{before}");
-        assert_eq!(first_wrong(&behind, &mut chains), None);
-        assert_eq!(head.get().as_ref(), chains.get("\"a\""));
-        let wrong = |text: &str| first_wrong(text, &mut BTreeMap::new());
+        let mut proof = Proof::default();
+        assert_eq!((first_wrong(&before, &mut proof), before.lines().count()), (None, 6), "{before}");
+        assert_eq!(first_wrong(&behind, &mut proof), None);
+        assert_eq!(head.get(), proof.runs.get("a").map(|run| run.head.clone()));
+        assert!(proof.runs.values().all(|run| !run.lacks_begin));
+        let mut alone = Proof::default();
+        assert_eq!(first_wrong(&behind, &mut alone), None);
+        assert!(alone.runs["a"].lacks_begin, "what stands in front of it is in another file");
+        let wrong = |text: &str| first_wrong(text, &mut Proof::default());
         let without: String = before
             .lines()
             .enumerate()
@@ -208,6 +203,6 @@ mod tests {
         audit.note(&noted(1), 7);
         let text = std::fs::read_to_string(&path).unwrap();
         let line = text.lines().nth(1).unwrap();
-        assert_eq!(first_wrong(line, &mut BTreeMap::new()), None, "{text}");
+        assert_eq!(first_wrong(line, &mut Proof::default()), None, "{text}");
     }
 }

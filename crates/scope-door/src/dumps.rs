@@ -19,6 +19,9 @@ const FINISHED_MAX: usize = 10_000;
 pub(crate) const RETRY_AFTER_S: u64 = 1;
 /// Open dumps that one identity may have fired; whoever may do everything may fire more.
 pub(crate) const OPEN_MAX: usize = 2;
+/// Those of all such identities together: of a live run's places some are left for its triggers, and for whoever may do
+/// everything.
+const OPEN_ALL_MAX: usize = 5;
 
 /// Triggers of which the metrics have rows of their own; the counts of others stand under [`OTHERS`].
 pub(crate) const TRIGGERS_MAX: usize = 1000;
@@ -176,6 +179,12 @@ impl Dumps {
     /// Too many of that one's dumps are open.
     pub(crate) fn reserve(&self, identity: &str) -> Result<Place, Problem> {
         let mut known = self.lock();
+        if known.fires.values().sum::<usize>() >= OPEN_ALL_MAX {
+            let cause = format!("{OPEN_ALL_MAX} dumps that were fired by requests are open");
+            let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "dumps", cause, remedy);
+            return Err(problem.retry_after(RETRY_AFTER_S));
+        }
         let fires = known.fires.entry(identity.to_string()).or_default();
         if *fires >= OPEN_MAX {
             let cause = format!("{OPEN_MAX} dumps that {identity} fired are open");

@@ -27,7 +27,7 @@
 //! | `exposition`, `histogram` | their text in both forms; how long things took |
 //! | `rates` | how fast an identity may ask |
 //! | `document`, `schemas` | the API as an OpenAPI document; what its answers look like |
-//! | `audit` | who ordered what, chained line by line |
+//! | `audit`, `proof` | who ordered what, chained line by line; whether such lines follow each other |
 //! | `question`, `packets` | a question for packets, and its answer |
 //! | `stream`, `given` | packets on their way to a client; what came of it |
 
@@ -54,6 +54,7 @@ mod metrics;
 mod packets;
 mod peer;
 mod process;
+pub mod proof;
 mod question;
 mod questions;
 mod rates;

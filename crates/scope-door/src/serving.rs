@@ -57,7 +57,11 @@ pub(crate) async fn serve(
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
-            let _ = timeout(PAUSE, stream.write_all(&full(CONNECTIONS_MAX))).await;
+            let _ = timeout(
+                PAUSE,
+                stream.write_all(&full(&format!("there are {CONNECTIONS_MAX} connections already"))),
+            )
+            .await;
             continue;
         };
         let Ok(peer) = rules.peer(&stream) else { continue };

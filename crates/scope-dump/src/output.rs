@@ -115,8 +115,8 @@ pub(crate) struct OutFile {
     progress: Arc<Progress>,
     /// Interfaces that have packets here.
     used: usize,
-    /// Names and secrets that it has.
-    annexed: Annexed,
+    /// Names and secrets that it has; `None`: it gets none.
+    annexed: Option<Annexed>,
     last: Option<Position>,
     late: Option<LateRun>,
     /// What the late run holds.
@@ -181,7 +181,7 @@ impl OutFile {
             evidence: evidence.clone(),
             progress: Arc::default(),
             used: 0,
-            annexed: Annexed::default(),
+            annexed: Some(Annexed::default()),
             last: None,
             late: None,
             late_tally: Tally::default(),
@@ -207,6 +207,12 @@ impl OutFile {
     /// From now on `progress` measures how long it waits for its disk.
     pub(crate) fn with_progress(self, progress: &Arc<Progress>) -> OutFile {
         OutFile { progress: progress.clone(), ..self }
+    }
+
+    /// It gets no names and no secrets: they belong to all packets of a capture file, and whoever gets this one may see
+    /// some of them only.
+    pub(crate) fn without_annexes(self) -> OutFile {
+        OutFile { annexed: None, ..self }
     }
 
     /// Into a pipe the interfaces that are known go first: a description behind packets is one that some
@@ -301,10 +307,12 @@ impl OutFile {
 
     /// Appends the names and secrets that belong to its packets, as far as they are known and not there.
     fn annex(&mut self) {
-        if self.format() == DumpFormat::Pcapng {
+        if self.format() == DumpFormat::Pcapng
+            && let Some(annexed) = &mut self.annexed
+        {
             let used =
                 self.interfaces.iter().filter(|(_, entry)| entry.packets > 0).map(|(number, _)| *number);
-            self.annexed.append(&mut self.buffer, &self.evidence.annexes, self.used, used);
+            annexed.append(&mut self.buffer, &self.evidence.annexes, self.used, used);
         }
     }
 

@@ -121,7 +121,10 @@ impl<'a> Writing<'a> {
                 )
             };
             match self.progress.wait(begin) {
-                Ok(file) => drop(self.files.insert(link_type, file.with_progress(&self.progress))),
+                Ok(file) => {
+                    let file = if self.bound { file.without_annexes() } else { file };
+                    drop(self.files.insert(link_type, file.with_progress(&self.progress)));
+                }
                 Err(error) => self.unopened = Some((error, 0)),
             }
         }

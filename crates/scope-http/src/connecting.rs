@@ -34,9 +34,8 @@ pub const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const STALL_PATIENCE: Duration = Duration::from_secs(30);
 /// A moment, where the system gives no more descriptors, and for a last word.
 pub const PAUSE: Duration = Duration::from_millis(200);
-/// What a connection hears that is one too many, where `most` are allowed; whole, since nothing of it is read.
-pub fn full(most: usize) -> Vec<u8> {
-    let cause = format!("there are {most} connections already");
+/// What a connection hears that is one too many, and why it is; whole, since nothing of it is read.
+pub fn full(cause: &str) -> Vec<u8> {
     let remedy = "ask again in a second, and close connections that aren't needed";
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "connection", cause, remedy);
     let body = format!("{}\n", problem.json());

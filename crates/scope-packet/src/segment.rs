@@ -353,7 +353,11 @@ mod tests {
         foot.left_out = LeftOut { packets: 9, bytes: 900, span_ns: (10, 90) };
         assert_eq!((foot.reach_ns(), foot.begin_ns()), ((10, 90), (10, 20)));
         foot.unordered = true;
-        assert_eq!((foot.reach_ns(), foot.begin_ns()), ((10, 90), (10, 90)), "the first one may be any of them");
+        assert_eq!(
+            (foot.reach_ns(), foot.begin_ns()),
+            ((10, 90), (10, 90)),
+            "the first one may be any of them"
+        );
         foot = Foot { packets: 0, unordered: false, ..foot };
         assert_eq!(foot.begin_ns(), (10, 90), "so where it has none");
     }

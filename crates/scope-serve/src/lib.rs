@@ -16,6 +16,7 @@
 //! | `asking` | whom a request's token or certificate names, and how often that one may ask |
 //! | `addressed` | whether a request is meant for this door, and comes from no foreign page |
 //! | `serving` | connections, and each request's way to its answer |
+//! | `places` | bounds of connections, in all and from one address |
 //! | `forwarding` | the way to a run and back |
 //! | `noting` | refusals, for the audit of the run that was meant |
 //! | `counts` | what became of requests |
@@ -29,6 +30,7 @@ pub mod door;
 mod forwarding;
 pub mod last_use;
 mod noting;
+mod places;
 mod serving;
 pub mod settings;
 pub mod tls;

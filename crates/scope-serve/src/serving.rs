@@ -6,6 +6,7 @@ use crate::clients::Certificate;
 use crate::counts::{Counts, one_more};
 use crate::forwarding::{MAY_NOT, Question, forward, relocate};
 use crate::noting;
+use crate::places::Places;
 use crate::settings::{Bounds, Instance, Line, Say};
 use crate::tls::Certificates;
 use crate::tokens::Token;
@@ -131,13 +132,12 @@ struct Ends {
 
 /// Serves until `stopped` says so; what is under way then has a moment.
 pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(state.bounds.connections));
+    let places = Places::new(state.bounds.connections);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopped.changed() => {
-                let all = places.acquire_many(state.bounds.connections as u32);
-                let _ = timeout(END_PATIENCE, all).await;
+                let _ = timeout(END_PATIENCE, places.all_free()).await;
                 return;
             }
         };
@@ -145,10 +145,14 @@ pub(crate) async fn serve(listener: TcpListener, state: &Arc<State>, mut stopped
             sleep(PAUSE).await;
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Some(place) = places.take(remote.ip()) else {
             one_more(&state.counts.connections);
             if state.certificates.is_none() {
-                let _ = timeout(PAUSE, stream.write_all(&full(state.bounds.connections))).await;
+                let most = state.bounds.connections;
+                let cause = format!(
+                    "there are {most} connections already, or three quarters of these from your address"
+                );
+                let _ = timeout(PAUSE, stream.write_all(&full(&cause))).await;
             }
             continue;
         };

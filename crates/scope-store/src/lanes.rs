@@ -376,7 +376,8 @@ impl Lanes {
         let run_id = id.0;
         let missing = next.first_packet.saturating_sub(last.end);
         if missing > 0 {
-            let (from_ns, to_ns) = (last.reach_ns.1.min(next.reach_ns.0), next.reach_ns.0.max(last.reach_ns.1));
+            let (from_ns, to_ns) =
+                (last.reach_ns.1.min(next.reach_ns.0), next.reach_ns.0.max(last.reach_ns.1));
             let volumes = self.volumes.get(&run_id).map_or(&[][..], Vec::as_slice);
             let is_partial = volumes.len() > 1 && volumes.iter().any(|id| !self.given.contains(id));
             let packets = last.end..next.first_packet;

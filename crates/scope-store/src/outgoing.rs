@@ -102,8 +102,16 @@ impl Outgoing {
     /// A foot of its own ring, as it is to be written.
     fn state(&self, foot: Foot) -> Foot {
         let Some(stated) = &self.stated else { return foot };
-        let &Stated { first_packet, bytes_before, drops_before, left_out, file_losses, span_ns, steps_back, .. } =
-            &**stated;
+        let &Stated {
+            first_packet,
+            bytes_before,
+            drops_before,
+            left_out,
+            file_losses,
+            span_ns,
+            steps_back,
+            ..
+        } = &**stated;
         let sequence = COMPOSED | first_packet;
         let left_out_ns = if left_out.packets > 0 { span_ns } else { (0, 0) };
         let left_out = LeftOut { span_ns: left_out_ns, ..left_out };

@@ -769,11 +769,12 @@ pub struct HoldAddArgs {
 #[derive(Debug, Args)]
 #[command(after_help = help::VERIFY_EXAMPLES)]
 pub struct VerifyArgs {
-    /// Stores (folders), or captures: dumps, files of a store, any pcap or pcapng file
+    /// Stores (folders), captures (dumps, files of a store, any pcap or pcapng file), or audits: audit.jsonl, of
+    /// several the oldest first
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
-    /// A head of a store's chain that was noted earlier: every line up to it must be there, unchanged; may be
-    /// given several times
+    /// A head of a store's chain, or a hash of an audit, that was noted earlier: every line up to it must be
+    /// there, unchanged; may be given several times
     #[arg(long, value_name = "HEAD")]
     pub expect: Vec<String>,
     /// Print one JSON object

@@ -408,6 +408,9 @@ Examples:
   # a whole store, and that its chain still has the head noted earlier
   wirescope verify /srv/store --expect $(cat head-of-monday)
 
+  # who ordered what, and that the newest line noted in the log is there
+  wirescope verify dumps/audit.jsonl --expect $(cat newest-audit-hash)
+
   # the same for a program
   wirescope verify --json dumps/*.pcapng
 ";

@@ -4,12 +4,14 @@
 //! 2. All rights but reading these paths are given up (`scope_rights::keep_to_reading`).
 //! 3. Only then a byte is parsed, by `scope_store::verify`.
 
+mod audits;
 mod table;
 
 use crate::args::VerifyArgs;
 use crate::speech::{self, Level, say};
 use crate::words::size;
 use crate::{NoResult, REFUSED, UNDONE, told};
+use audits::Audits;
 use indicatif::{ProgressBar, ProgressStyle};
 use scope_fault::Fault;
 use scope_spelling::printable::{json_line, shell_word};
@@ -58,16 +60,19 @@ pub fn verify(args: &VerifyArgs) -> u8 {
         }
         Err(error) => return told(Err(NoResult::Refused(vec![error.fault()]))),
     }
-    let mut report = look(&paths, threads, &expect);
+    let (audits, captures): (Vec<&Path>, Vec<&Path>) =
+        paths.into_iter().partition(|path| path.is_file() && audits::is_audit(path));
+    let audits = Audits::look(&audits, &expect);
+    let mut report = look(&captures, threads, &audits.missing(&expect));
     report.files.extend(others.into_iter().map(|(path, unread)| {
         let path = path.to_path_buf();
         FileReport { path, unread, ..FileReport::default() }
     }));
     let text = match args.json {
-        true => format!("{}\n", json_line(&table::object(&report).to_string())),
-        false => table::words(&report),
+        true => format!("{}\n", json_line(&table::object(&report, &audits).to_string())),
+        false => table::words(&report, &audits),
     };
-    match (told(Ok(text)), report.verdict()) {
+    match (told(Ok(text)), report.verdict().max(audits.verdict())) {
         (0, Verdict::Whole) => 0,
         (0, Verdict::Lost | Verdict::Damaged) => UNDONE,
         _ => REFUSED,

@@ -444,6 +444,9 @@ fn a_socket_that_cannot_be_had_stops_only_who_asked_for_it() {
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stderr.contains("no control socket: --control: "), "{}", done.stderr);
     assert!(done.stderr.contains("another instance listens at it"), "{}", done.stderr);
+    let done = second(&["--out", out.to_str().unwrap(), "--control-role", "operator"]);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("it is the role of a group, and none is given"), "{}", done.stderr);
     let given = |path: &Path| second(&["--out", out.to_str().unwrap(), "--control", path.to_str().unwrap()]);
     let done = given(&socket);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);

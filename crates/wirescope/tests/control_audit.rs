@@ -3,7 +3,7 @@
 mod run;
 
 use run::asking::Running;
-use run::{LIMIT, Place, wait_until};
+use run::{LIMIT, Place, finish, wait_until, wirescope};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -116,4 +116,56 @@ fn a_run_with_a_single_dump_says_that_it_keeps_no_audit() {
         done.stderr
     );
     assert!(!place.path("audit.jsonl").exists());
+}
+
+#[test]
+fn verify_says_which_lines_of_an_audit_were_changed_or_are_gone() {
+    let running = Running::new(&[]);
+    for number in 0..4 {
+        assert_eq!(running.post("fire", &format!("{{\"filter\": \"port {number}\"}}")).status, 202);
+    }
+    let (place, _) = running.end();
+    let audit = place.out().join("audit.jsonl");
+    let text = std::fs::read_to_string(&audit).unwrap();
+    let newest = lines(&place.out()).last().unwrap()["chain"].as_str().unwrap().to_string();
+    let verify = |words: &[&str]| {
+        let mut command = wirescope(&["verify"]);
+        command.args(words).current_dir(place.out());
+        finish(command)
+    };
+    let whole = verify(&["audit.jsonl", "--expect", &newest]);
+    assert_eq!(whole.code(), Some(0), "{}{}", whole.stdout, whole.stderr);
+    assert!(whole.stdout.starts_with("whole    audit.jsonl: audit, 4 lines\n"), "{}", whole.stdout);
+    assert!(whole.stdout.contains(&newest) && whole.stdout.lines().all(|line| line.len() <= 80));
+    let kept: Vec<&str> = text.lines().collect();
+    let write = |lines: &[&str]| std::fs::write(&audit, lines.join("\n") + "\n").unwrap();
+    // One is removed, one changed, one added.
+    write(&[kept[0], kept[2], kept[3]]);
+    let removed = verify(&["audit.jsonl"]);
+    assert_eq!(removed.code(), Some(1));
+    assert!(removed.stdout.contains("line 2: does not follow"), "{}", removed.stdout);
+    let changed = kept[1].replace("port 1", "port 9");
+    write(&[kept[0], &changed, kept[2], kept[3]]);
+    assert!(verify(&["audit.jsonl"]).stdout.contains("line 2: "), "it is another line");
+    write(&[kept[0], kept[1], "half a li", kept[2], kept[3]]);
+    let torn = verify(&["audit.jsonl", "--json"]);
+    let report: Value = serde_json::from_str(&torn.stdout).unwrap();
+    assert_eq!((torn.code(), &report["verdict"]), (Some(1), &"damaged".into()));
+    let faults = report["audit"]["files"][0]["faults"].as_array().unwrap();
+    assert_eq!((faults.len(), &faults[0]["line"]), (1, &3.into()), "{report}");
+    // The tail is cut off: only who noted the newest hash sees it.
+    write(&kept[..3]);
+    assert_eq!(verify(&["audit.jsonl"]).code(), Some(0));
+    let cut = verify(&["audit.jsonl", "--expect", &newest]);
+    assert_eq!(cut.code(), Some(1), "{}", cut.stdout);
+    // It was moved away meanwhile, and went on in another file.
+    write(&kept[2..]);
+    std::fs::write(place.out().join("audit.jsonl.1"), kept[..2].join("\n") + "\n").unwrap();
+    let alone = verify(&["audit.jsonl"]);
+    assert_eq!(alone.code(), Some(1));
+    assert!(alone.stdout.contains("its first lines are in none of these files"), "{}", alone.stdout);
+    assert_eq!(verify(&["audit.jsonl.1", "audit.jsonl", "--expect", &newest]).code(), Some(0));
+    // Beside captures.
+    let both = verify(&["audit.jsonl.1", "none.pcapng", "--json"]);
+    assert_eq!(both.code(), Some(2), "{}", both.stdout);
 }

@@ -8,6 +8,7 @@ use run::{LIMIT, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 const OPERATOR: [&str; 4] = ["--role", "operator", "--name", "op"];
 
@@ -152,6 +153,34 @@ fn too_many_requests_and_connections_are_refused_and_counted() {
 }
 
 #[test]
+fn one_address_leaves_places_for_others() {
+    let running = Running::new(&[]);
+    let (token, serving) = door_of(&running, &["--connections", "8"]);
+    let half: Vec<TcpStream> = (0..6)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&serving.address).unwrap();
+            stream.write_all(b"GET /api/v1/sta").unwrap();
+            stream
+        })
+        .collect();
+    let mut told = Heard::of(b"HTTP/1.1 200 OK\r\n\r\n");
+    wait_until("no more for this one", || {
+        told = Heard::of(&serving.raw(b"GET / HTTP/1.1\r\n\r\n"));
+        told.status == 503
+    });
+    assert!(told.body.to_string().contains("from your address"), "{}", told.body);
+    let elsewhere = "import http.client, sys\n\
+        door = http.client.HTTPConnection(sys.argv[1], source_address=('127.0.0.2', 0))\n\
+        door.request('GET', '/api/v1/health/live', headers={'authorization': 'Bearer ' + sys.argv[2]})\n\
+        print(door.getresponse().status)";
+    let other = Command::new("python3").args(["-c", elsewhere, &serving.address, &token]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&other.stdout).trim(), "200", "{other:?}");
+    drop(half);
+    serving.end();
+    running.end();
+}
+
+#[test]
 fn who_goes_away_or_takes_nothing_costs_only_its_own_connection() {
     let running = Running::new(&[]);
     let (token, serving) = door_of(&running, &[]);
@@ -230,13 +259,18 @@ fn what_the_door_refuses_is_a_line_of_the_run_that_was_meant() {
 
 #[test]
 fn one_identity_takes_neither_all_dumps_nor_all_questions() {
-    let running = Running::new(&[]);
+    let running = Running::new(&["--serve-role", "admin"]);
     let greedy = running.token(&["--role", "analyst", "--name", "greedy", "--filter", "udp"]);
     let other = running.token(&["--role", "analyst", "--name", "other"]);
+    let third = running.token(&["--role", "operator", "--name", "third"]);
+    let admin = running.token(&["--role", "admin", "--name", "admin"]);
     let serving = running.serve(&[]);
     let fire = |token: &str| serving.post(token, "fire", r#"{"before": "1ms", "after": "300d"}"#).status;
     let fired: Vec<u16> = (0..4).map(|_| fire(&greedy)).collect();
     assert_eq!((fired, fire(&other)), (vec![202, 202, 429, 429], 202));
+    // All of them together leave places for triggers, and for whoever may do everything.
+    assert_eq!((fire(&other), fire(&third), fire(&third)), (202, 202, 503));
+    assert_eq!((fire(&admin), fire(&admin)), (202, 202));
     // What all packets come to is nothing for one who sees only some.
     let head = format!(
         "HEAD /api/v1/packets HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {greedy}\r\nconnection: close\r\n\r\n"

@@ -259,4 +259,20 @@ fn a_pipe_has_the_names_of_the_files_that_its_packets_come_from_and_of_no_others
     assert_eq!(bench.publish(file, "piped"), None);
     let found = oracle::read(&path).unwrap();
     assert_eq!((found.capture.interfaces.len(), found.names_and_secrets), (2, vec![(4, b"near".to_vec())]));
+    // Whoever may see some packets only gets none of them.
+    let bound = File::create(&path).unwrap();
+    let output = Arc::new(DumpOutput {
+        format: DumpFormat::Pcapng,
+        target: Target::Stream(bound),
+        budget: None,
+        disk: Arc::new(crate::disk::SystemDisk),
+        spool: None,
+    });
+    let file =
+        OutFile::create(&output, &*bench.ring, bench.link_type, &evidence, &Arc::default(), "").unwrap();
+    let mut file = file.without_annexes();
+    bench.write(&mut file, near, 10, "");
+    assert_eq!(bench.publish(file, "bound"), None);
+    let found = oracle::read(&path).unwrap();
+    assert_eq!((found.capture.packets.len(), found.names_and_secrets), (1, vec![]));
 }

@@ -232,8 +232,7 @@ impl Lanes {
                 let more = last.dropped.saturating_sub(known);
                 lane.counted = lane.counted.saturating_add(more);
                 if more > 0 {
-                    let (reason, span) =
-                        (Reason::Gap(last.drops_as), behind_begin_ns(&last.foot));
+                    let (reason, span) = (Reason::Gap(last.drops_as), behind_begin_ns(&last.foot));
                     self.losses.push((last.file, missing(id, reason, more, span)));
                 }
             }
@@ -292,7 +291,8 @@ fn lost_between(one: &Seen, other: &Seen, id: LaneId, losses: &mut Vec<(usize, M
 
 /// Notes what the lane lost in front of its first segment.
 fn lost_before(first: &Seen, id: LaneId, losses: &mut Vec<(usize, Missing)>) -> u64 {
-    let counted = lost(id, first.foot.begin_ns(), first, losses, |reason| first.foot.drops_before.get(reason));
+    let counted =
+        lost(id, first.foot.begin_ns(), first, losses, |reason| first.foot.drops_before.get(reason));
     counted.saturating_add(said_by_files(id, None, first, losses))
 }
 

@@ -78,7 +78,7 @@ pub struct ServeArgs {
     /// the owner of the socket]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub user: Option<String>,
-    /// Connections at once
+    /// Connections at once; one address may have three quarters of them
     #[arg(long, value_name = "N", default_value = "256", allow_hyphen_values = true)]
     pub connections: String,
     /// Requests of one token per second; twice as many may come at once

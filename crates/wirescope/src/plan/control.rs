@@ -54,6 +54,12 @@ pub fn plan(
         let fault = Fault::of("control-group").with_value("").cause("it is empty");
         faults.add(fault.remedy(sentence!["write a group's name or number, or ", omit_it()]));
     }
+    if args.control_group.is_none() && role != Role::Viewer {
+        let fault = Fault::of("control-role").with_value(&args.control_role);
+        let fault = fault.cause("it is the role of a group, and none is given");
+        let group = Setting::of("control-group").example("GROUP");
+        faults.add(fault.remedy(sentence!["name the group: ", group, ", or ", omit_it()]));
+    }
     // Who is there is a matter of the machine.
     let group = args.control_group.as_deref().filter(|_| look == Look::Machine);
     let group = group.and_then(|name| group_of(name, faults));

@@ -1,5 +1,6 @@
 //! What `wirescope verify` found, as lines of at most 80 columns where names allow it, and as JSON.
 
+use super::audits::Audits;
 use crate::answer::elsewhere;
 use crate::words::{counted, number, size, span};
 use scope_fault::Fault;
@@ -13,14 +14,15 @@ use std::path::Path;
 
 /// Damaged places, spans that lack packets and faults of a chain that are shown of one file or store; the JSON
 /// object has more.
-const SHOWN_MAX: usize = 50;
+pub(super) const SHOWN_MAX: usize = 50;
 
 /// Why no chain may have a head that was noted.
 const HEAD_MISSING: &str = "lines were changed or cut off, or it is too old for the chain";
 
 /// A line for each file, what is known of stores, the spans that lack packets, and what it comes to.
-pub fn words(report: &Report) -> String {
+pub fn words(report: &Report, audits: &Audits) -> String {
     let mut text = String::new();
+    audits.words(&mut text);
     for entry in report.files.iter().filter(|file| file.store.is_none()) {
         file(&mut text, entry, &entry.path);
     }
@@ -48,7 +50,10 @@ pub fn words(report: &Report) -> String {
     for head in &report.heads_missing {
         line(&mut text, &format!("damaged  no chain has the head {head}: {HEAD_MISSING}"));
     }
-    line(&mut text, &total(report));
+    // Of audits alone their own lines say all.
+    if audits.is_empty() || !report.files.is_empty() || !report.stores.is_empty() {
+        line(&mut text, &total(report));
+    }
     text
 }
 
@@ -56,7 +61,7 @@ fn files_of<'a>(report: &'a Report, store: &'a StoreReport) -> impl Iterator<Ite
     report.files.iter().filter(|file| file.store.as_ref() == Some(&store.path))
 }
 
-fn line(text: &mut String, words: &str) {
+pub(super) fn line(text: &mut String, words: &str) {
     text.push_str(&printable(words));
     text.push('\n');
 }
@@ -211,9 +216,10 @@ fn total(report: &Report) -> String {
 }
 
 /// All of it.
-pub fn object(report: &Report) -> Value {
+pub fn object(report: &Report, audits: &Audits) -> Value {
     json!({
-        "verdict": report.verdict().name(),
+        "verdict": report.verdict().max(audits.verdict()).name(),
+        "audit": (!audits.is_empty()).then(|| audits.object()),
         "packets": report.packets(),
         "bytes": report.files.iter().map(|file| file.bytes).sum::<u64>(),
         "segments_twice": report.twice,
