@@ -68,11 +68,20 @@ pub fn verify(args: &VerifyArgs) -> u8 {
         let path = path.to_path_buf();
         FileReport { path, unread, ..FileReport::default() }
     }));
+    let verdict = report.verdict().max(audits.verdict());
+    let is_of_audits = report.files.is_empty() && report.stores.is_empty() && report.heads_missing.is_empty();
     let text = match args.json {
-        true => format!("{}\n", json_line(&table::object(&report, &audits).to_string())),
-        false => table::words(&report, &audits),
+        true => {
+            let mut object = table::object(&report);
+            object["verdict"] = verdict.name().into();
+            object["audit"] = audits.object();
+            format!("{}\n", json_line(&object.to_string()))
+        }
+        // Of audits alone their own lines say all.
+        false if is_of_audits => audits.words(),
+        false => audits.words() + &table::words(&report),
     };
-    match (told(Ok(text)), report.verdict().max(audits.verdict())) {
+    match (told(Ok(text)), verdict) {
         (0, Verdict::Whole) => 0,
         (0, Verdict::Lost | Verdict::Damaged) => UNDONE,
         _ => REFUSED,

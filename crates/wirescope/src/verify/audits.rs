@@ -90,11 +90,6 @@ impl Audits {
         expect.iter().filter(|head| !self.found.contains(head)).copied().collect()
     }
 
-    /// Nothing of that kind was named.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
     /// What it comes to: damaged where a line isn't as it was written, lost where lines in front may be elsewhere.
     pub fn verdict(&self) -> Verdict {
         if self.files.iter().any(|file| file.unread.is_some()) {
@@ -108,50 +103,55 @@ impl Audits {
     }
 
     /// A line for each file, its faults, and the newest hash of each run.
-    pub fn words(&self, text: &mut String) {
+    pub fn words(&self) -> String {
+        let mut text = String::new();
         for file in &self.files {
             let path = file.path.display();
             if let Some(fault) = &file.unread {
-                line(text, &format!("unread   {fault}"));
+                line(&mut text, &format!("unread   {fault}"));
                 continue;
             }
             let verdict = if file.faults.is_empty() { Verdict::Whole } else { Verdict::Damaged }.name();
-            line(text, &format!("{verdict:<8} {path}: audit, {}", counted(file.lines, "line")));
+            line(&mut text, &format!("{verdict:<8} {path}: audit, {}", counted(file.lines, "line")));
             for (at, cause) in file.faults.iter().take(SHOWN_MAX) {
-                line(text, &format!("         line {at}: {cause}"));
+                line(&mut text, &format!("         line {at}: {cause}"));
             }
             let more = file.faults.len().saturating_sub(SHOWN_MAX) as u64;
             if more > 0 {
-                line(text, &format!("         and {}; --json lists them", counted(more, "more fault")));
+                line(&mut text, &format!("         and {}; --json lists them", counted(more, "more fault")));
             }
         }
         if self.faults_more > 0 {
-            line(text, &format!("         and {}", counted(self.faults_more, "more fault")));
+            line(&mut text, &format!("         and {}", counted(self.faults_more, "more fault")));
         }
         for (id, run) in self.proof.runs.iter().rev().take(SHOWN_MAX).rev() {
             let id = id.get(..8).unwrap_or(id);
             let lines = counted(run.lines, "line");
             if run.lacks_begin {
                 line(
-                    text,
+                    &mut text,
                     &format!("lost     run {id}: its first lines are in none of these files; name the"),
                 );
-                line(text, "         older file of the audit in front of the newer one");
+                line(&mut text, "         older file of the audit in front of the newer one");
             }
-            line(text, &format!("         {}", run.head));
-            line(text, &format!("           is the newest hash of run {id}, {lines}"));
+            line(&mut text, &format!("         {}", run.head));
+            line(&mut text, &format!("           is the newest hash of run {id}, {lines}"));
         }
         let more = self.proof.runs.len().saturating_sub(SHOWN_MAX);
         if more > 0 {
             line(
-                text,
+                &mut text,
                 &format!("         and those of {} more runs; --json lists them", number(more as u64)),
             );
         }
+        text
     }
 
-    /// All of it.
+    /// All of it; null where no audit was named.
     pub fn object(&self) -> Value {
+        if self.files.is_empty() {
+            return Value::Null;
+        }
         let fault = |(line, cause): &(u64, String)| json!({"line": line, "cause": cause});
         let file = |file: &AuditFile| {
             json!({

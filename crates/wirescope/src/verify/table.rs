@@ -1,6 +1,5 @@
 //! What `wirescope verify` found, as lines of at most 80 columns where names allow it, and as JSON.
 
-use super::audits::Audits;
 use crate::answer::elsewhere;
 use crate::words::{counted, number, size, span};
 use scope_fault::Fault;
@@ -20,9 +19,8 @@ pub(super) const SHOWN_MAX: usize = 50;
 const HEAD_MISSING: &str = "lines were changed or cut off, or it is too old for the chain";
 
 /// A line for each file, what is known of stores, the spans that lack packets, and what it comes to.
-pub fn words(report: &Report, audits: &Audits) -> String {
+pub fn words(report: &Report) -> String {
     let mut text = String::new();
-    audits.words(&mut text);
     for entry in report.files.iter().filter(|file| file.store.is_none()) {
         file(&mut text, entry, &entry.path);
     }
@@ -50,10 +48,7 @@ pub fn words(report: &Report, audits: &Audits) -> String {
     for head in &report.heads_missing {
         line(&mut text, &format!("damaged  no chain has the head {head}: {HEAD_MISSING}"));
     }
-    // Of audits alone their own lines say all.
-    if audits.is_empty() || !report.files.is_empty() || !report.stores.is_empty() {
-        line(&mut text, &total(report));
-    }
+    line(&mut text, &total(report));
     text
 }
 
@@ -216,10 +211,9 @@ fn total(report: &Report) -> String {
 }
 
 /// All of it.
-pub fn object(report: &Report, audits: &Audits) -> Value {
+pub fn object(report: &Report) -> Value {
     json!({
-        "verdict": report.verdict().max(audits.verdict()).name(),
-        "audit": (!audits.is_empty()).then(|| audits.object()),
+        "verdict": report.verdict().name(),
         "packets": report.packets(),
         "bytes": report.files.iter().map(|file| file.bytes).sum::<u64>(),
         "segments_twice": report.twice,
