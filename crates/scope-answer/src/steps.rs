@@ -59,8 +59,12 @@ pub fn count((from_ns, to_ns): (i64, i64), length_ns: i64) -> i64 {
 /// What a timeline shows: the span that was `asked` for, as far as it has ends and steps of that length aren't too many;
 /// else where there may be packets of it.
 pub fn shown(known: (i64, i64), asked: (i64, i64), step_ns: Option<i64>) -> (i64, i64) {
-    let fits = step_ns.is_none_or(|step_ns| count(asked, step_ns) <= STEPS_MAX);
-    if fits { asked } else { known }
+    if fits(asked, step_ns) { asked } else { known }
+}
+
+/// Whether a span doesn't have too many steps of this length.
+pub fn fits(asked: (i64, i64), step_ns: Option<i64>) -> bool {
+    step_ns.is_none_or(|step_ns| count(asked, step_ns) <= STEPS_MAX)
 }
 
 /// More steps than anybody reads, told before packets are read.

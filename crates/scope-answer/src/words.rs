@@ -21,11 +21,6 @@ pub struct SpanWords<'a> {
 }
 
 impl SpanWords<'_> {
-    /// Whether no time is typed.
-    pub fn is_empty(&self) -> bool {
-        [self.from, self.to, self.at, self.within].iter().all(Option::is_none)
-    }
-
     /// The span, and whether a time named no zone; what isn't given has no end there.
     pub fn read(&self, here: &Here, faults: &mut Vec<Fault>) -> (Span, bool) {
         let mut is_local = false;

@@ -253,6 +253,7 @@ impl Asking {
             heard,
             filter: words(filter, around.as_ref()),
             filters: Vec::new(),
+            snaps: Vec::new(),
             partial: Vec::new(),
         };
         let losses = Losses::default();

@@ -1,6 +1,7 @@
 //! Whether the lines of an audit follow each other: a line that was changed, removed or added since it was written shows.
 
 use crate::audit::hash;
+use scope_spelling::printable::json_line;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ pub const RUNS_MAX: usize = 1 << 16;
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFault {
-    /// It is no line of an audit.
+    /// It isn't as a run writes a line.
     Torn,
     /// It doesn't follow the line of its run that was read before it.
     Breaks,
@@ -22,7 +23,7 @@ pub enum LineFault {
 impl fmt::Display for LineFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LineFault::Torn => out.write_str("no whole line: it was changed, or its run ended while it wrote it"),
+            LineFault::Torn => out.write_str("not as a run writes it: it was changed, or its run ended while it wrote it"),
             LineFault::Breaks => out.write_str("does not follow its run's line before: it or one in front of it was changed, removed or added"),
             LineFault::Runs => write!(out, "of more than {RUNS_MAX} runs"),
         }
@@ -57,6 +58,10 @@ impl Proof {
     pub fn read(&mut self, line: &str) -> Result<String, LineFault> {
         self.lines += 1;
         let Ok(Value::Object(mut object)) = serde_json::from_str(line) else { return Err(LineFault::Torn) };
+        // Written otherwise, or with a key twice, it says the same to us and perhaps something else to others.
+        if json_line(&Value::Object(object.clone()).to_string()) != line.strip_suffix('\n').unwrap_or(line) {
+            return Err(LineFault::Torn);
+        }
         let (Some(Value::String(said)), Some(Value::String(run))) =
             (object.remove("chain"), object.get("run").cloned())
         else {

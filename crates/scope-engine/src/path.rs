@@ -340,6 +340,7 @@ impl<'a> Path<'a> {
             Attached::Lane { .. } => true,
             Attached::Refused(reason) => {
                 self.append.drop_packet(packet, reason);
+                self.append.tell_of_refused(reason);
                 false
             }
             Attached::NotYet => false,

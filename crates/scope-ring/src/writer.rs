@@ -149,6 +149,11 @@ impl LaneWriter {
         self.interfaces.len() - 1
     }
 
+    /// Whether its statistics have an interface.
+    pub fn has_interfaces(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
     /// Counts packets of interface `index` that are lost, for the statistics and the foot.
     pub fn count_dropped(&mut self, index: usize, reason: scope_packet::DropReason, packets: u64) {
         self.count_lost(index, packets);

@@ -116,6 +116,8 @@ pub struct Question {
     pub filter: String,
     /// Filters that packets passed on their way into the stores.
     pub filters: Vec<String>,
+    /// Bytes to which longer packets were truncated on their way into the stores.
+    pub snaps: Vec<u32>,
     /// Volumes of its runs that weren't given, in words, a line for each run.
     pub partial: Vec<String>,
 }
@@ -517,7 +519,7 @@ impl<'a> Export<'a> {
 
     /// Out of what, and which span.
     fn asked(&self) -> String {
-        let Question { of, span, heard, filter, filters, partial } = &self.question;
+        let Question { of, span, heard, filter, filters, snaps, partial } = &self.question;
         let mut text = format!("packets of {of}\n");
         let end = |ns: i64| if ns == i64::MAX { "the end".to_string() } else { iso(ns) };
         let begin = |ns: i64| if ns == 0 { "the begin".to_string() } else { iso(ns) };
@@ -533,6 +535,9 @@ impl<'a> Export<'a> {
         }
         for filter in filters {
             let _ = writeln!(text, "{}", left_out_by(filter));
+        }
+        for snap in snaps {
+            let _ = writeln!(text, "{}", truncated_to(*snap));
         }
         text
     }
@@ -552,8 +557,9 @@ impl<'a> Export<'a> {
         }
         match lost(gaps) {
             (0, Some(0)) => {
-                let Question { filters, partial, .. } = &self.question;
-                let more = if filters.is_empty() && partial.is_empty() { "" } else { "else " };
+                let Question { filters, snaps, partial, .. } = &self.question;
+                let is_whole = filters.is_empty() && snaps.is_empty() && partial.is_empty();
+                let more = if is_whole { "" } else { "else " };
                 let _ = writeln!(text, "complete: nothing {more}is missing between the stored packets");
             }
             (least, Some(most)) => {
@@ -600,6 +606,11 @@ pub fn left_out_by(filter: &str) -> String {
     let shown = pcapng::beginning(filter, 500);
     let more = if shown.len() < filter.len() { " ..." } else { "" };
     format!("store filter: {shown}{more} (other packets were left out)")
+}
+
+/// What a store says of a packet's length.
+pub fn truncated_to(snap: u32) -> String {
+    format!("store snap length: {snap} B (of longer packets a filter saw no more)")
 }
 
 /// Puts the head in its place and everything on the disk, and gives the file its name.

@@ -33,6 +33,8 @@ struct Link {
     reach_ns: (i64, i64),
     drops: Drops,
     file_losses: FileLosses,
+    /// Its volume has a filter: of packets that are gone nobody knows whether they were stored.
+    is_filtered: bool,
 }
 
 /// Of two copies the longer one counts.
@@ -171,6 +173,7 @@ impl Lanes {
                 reach_ns: foot.reach_ns(),
                 drops: foot.drops_before,
                 file_losses: foot.file_losses,
+                is_filtered: !contents.filter.is_empty(),
             };
             let place_in_volume = (foot.run_id, foot.lane, contents.volume, foot.first_packet);
             self.places.push(place_in_volume, InFile(contents.number));
@@ -389,7 +392,8 @@ impl Lanes {
                 false if unread.is_some() => GapReason::Unreadable,
                 false => GapReason::NotStored,
             };
-            let lost_min = if is_elsewhere { 0 } else { missing };
+            let is_filtered = last.is_filtered || next.is_filtered;
+            let lost_min = if is_elsewhere || is_filtered { 0 } else { missing };
             let gap = Gap { from_ns, to_ns, reason, lost_min, lost_max: Some(missing) };
             lacks.push(Lack { run_id, store: next.store, unread, gap, is_elsewhere });
         }

@@ -14,7 +14,7 @@
 
 use crate::checks::Hash;
 use crate::fetch::read_what_can_be;
-use crate::head::HeadInterface;
+use crate::head::{Head, HeadInterface};
 use crate::index::{self, Card, IndexError, LanePart, lane_parts};
 use crate::name::{FileName, begin_of_run, is_day};
 use crate::neighbours::{self, Known, touches};
@@ -98,6 +98,8 @@ pub struct PassedRun {
     pub volumes: Vec<[u8; 16]>,
     /// The filter that its packets passed on their way into the volume; empty: none.
     pub filter: String,
+    /// Longer packets were truncated to so many bytes on that way; 0: none.
+    pub snap: u32,
 }
 
 /// What is asked of stores.
@@ -596,7 +598,8 @@ impl Look<'_> {
             let read = each(files.len(), CARDS_AT_ONCE, self.wanted.threads, |at, hands| {
                 let named = &self.named[files[at]];
                 let head = stored::head_of(&hands.open(self.stores, named).ok()?).ok()?;
-                let run = PassedRun { run_id: head.run_id, volumes: head.volumes, filter: head.filter };
+                let Head { run_id, volumes, filter, snap, .. } = head;
+                let run = PassedRun { run_id, volumes, filter, snap };
                 Some((named.store, run))
             });
             let unread = read.iter().zip(files).filter(|(head, _)| head.is_none()).map(|(_, file)| file);

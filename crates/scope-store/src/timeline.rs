@@ -603,9 +603,11 @@ impl StoreTimeline {
     /// where these go on behind the file; else nobody knows.
     fn bound(&mut self, plan: &Plan, lacks: &[Lack]) {
         for &(file, damage, (from_ns, to_ns)) in &plan.unbounded {
-            let of_file = lacks.iter().filter(|lack| lack.unread == Some(file));
-            let shown = of_file.filter(|lack| !lack.is_elsewhere).map(|lack| lack.gap.lost_min);
-            let is_known = plan.lanes.show_all(file) && plan.lanes.partial().is_empty();
+            let of_file = || lacks.iter().filter(|lack| lack.unread == Some(file));
+            let shown = of_file().filter(|lack| !lack.is_elsewhere).map(|lack| lack.gap.lost_min);
+            let is_known = plan.lanes.show_all(file)
+                && plan.lanes.partial().is_empty()
+                && of_file().all(|lack| lack.gap.lost_max == Some(lack.gap.lost_min));
             self.damages[damage].packets =
                 is_known.then(|| shown.fold(0, |sum: u64, lost| sum.saturating_add(lost)));
             if !plan.lanes.show_all(file) && self.touches((from_ns, to_ns)) {

@@ -116,6 +116,7 @@ pub struct Answer {
     spans: Option<Spans>,
     of: String,
     filters: Vec<String>,
+    snaps: Vec<u32>,
     interfaces: Arc<dyn KnownInterfaces>,
     link_types: Vec<LinkType>,
     faults: Vec<Fault>,
@@ -225,7 +226,7 @@ impl Answer {
                 Some(spans)
             }
         };
-        let filters = reading::filters(&looked);
+        let (filters, snaps) = (reading::filters(&looked), reading::snaps(&looked));
         let within = spans.as_ref().map(|spans: &Spans| spans.all().to_vec());
         let own =
             timeline::Means { within, counts_only: is_count, ..means.readings.pop().unwrap_or_default() };
@@ -257,6 +258,7 @@ impl Answer {
             spans,
             of,
             filters,
+            snaps,
             interfaces: interfaces as Arc<dyn KnownInterfaces>,
             link_types: BTreeSet::from_iter(link_types).into_iter().collect(),
             faults,
@@ -297,6 +299,7 @@ impl Answer {
             spans: None,
             of,
             filters: Vec::new(),
+            snaps: Vec::new(),
             interfaces,
             link_types,
             faults: Vec::new(),
@@ -373,6 +376,14 @@ impl Answer {
         (if from_ns > 0 { from_ns } else { known.0 }, to_ns)
     }
 
+    /// The span that was asked for, up to now at most, where it has both ends.
+    pub fn asked_alone(&self) -> Option<(i64, i64)> {
+        let Span { from_ns, to_ns } = self.span;
+        let has_ends = from_ns > 0 && to_ns < i64::MAX && self.spans.is_none();
+        let to_ns = to_ns.min(now_ns());
+        (has_ends && from_ns <= to_ns).then_some((from_ns, to_ns))
+    }
+
     /// What was counted of it without reading it, and doesn't come as packets.
     pub fn counted(&self) -> Counted {
         self.counted
@@ -396,6 +407,7 @@ impl Answer {
             heard: self.timeline.heard(),
             filter: self.words.clone(),
             filters: self.filters.clone(),
+            snaps: self.snaps.clone(),
             partial: self.partial(),
         }
     }
@@ -418,6 +430,11 @@ impl Answer {
     /// The link type of the first lane.
     pub fn first_type(&self) -> Option<LinkType> {
         self.timeline.link_type(0)
+    }
+
+    /// Bytes to which longer packets were truncated on their way into the stores.
+    pub fn snaps(&self) -> &[u32] {
+        &self.snaps
     }
 
     /// The filters that packets passed on their way into the stores.

@@ -293,6 +293,7 @@ struct Done {
     output: Output,
     partial: Vec<String>,
     filters: Vec<String>,
+    snaps: Vec<u32>,
 }
 
 /// Reads and writes.
@@ -312,8 +313,8 @@ fn write(asked: Asked, instance: Option<answer::Asked>, stop: &Arc<AtomicBool>) 
     }
     let written = pass(&mut answer, &output, (format, split), stop)?;
     let (gaps, faults) = (answer.gaps(), answer.faults());
-    let (partial, filters) = (answer.partial(), answer.filters().to_vec());
-    Ok(Done { written, faults, gaps, output, partial, filters })
+    let (partial, filters, snaps) = (answer.partial(), answer.filters().to_vec(), answer.snaps().to_vec());
+    Ok(Done { written, faults, gaps, output, partial, filters, snaps })
 }
 
 fn stdout() -> io::Result<File> {
@@ -369,7 +370,7 @@ fn pass(
 
 /// Reports what was written and what is missing; the exit code.
 fn tell(done: &Done) -> u8 {
-    let Done { written, faults, gaps, output, partial, filters } = done;
+    let Done { written, faults, gaps, output, partial, filters, snaps } = done;
     let mut text = String::new();
     let folder = output.folder().map_or(Path::new(""), Folder::path);
     for file in &written.files {
@@ -387,9 +388,15 @@ fn tell(done: &Done) -> u8 {
     for filter in filters {
         text.push_str(&format!("{}\n", export::left_out_by(filter)));
     }
+    for snap in snaps {
+        text.push_str(&format!("{}\n", export::truncated_to(*snap)));
+    }
     text.push_str(&match &written.unfinished {
         Some(unfinished) => stopped(written, unfinished, output),
-        None => summed(written, gaps, output, !partial.is_empty() || !filters.is_empty()),
+        None => {
+            let is_restricted = !partial.is_empty() || !filters.is_empty() || !snaps.is_empty();
+            summed(written, gaps, output, is_restricted)
+        }
     });
     let code = match output {
         Output::Stdout => {
@@ -420,7 +427,7 @@ pub fn missing_words(gaps: &[Gap], is_restricted: bool) -> String {
     let silent: Vec<Gap> = gaps.iter().filter(|gap| gap.reason == GapReason::NotRecorded).copied().collect();
     let silent = match silent.is_empty() {
         true => String::new(),
-        false => format!("; no run was going: {}", gaps_in_words(&silent)),
+        false => format!("; no run is known to have been going: {}", gaps_in_words(&silent)),
     };
     match export::lost(gaps) {
         (0, Some(0)) if is_restricted => format!("nothing else is missing between them{silent}"),

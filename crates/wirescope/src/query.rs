@@ -29,7 +29,7 @@ use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, FilterEngine, FilterError, VlanRule};
 use scope_packet::LinkType;
 use scope_spelling::printable::json_line;
-use scope_store::export::{Format, left_out_by};
+use scope_store::export::{Format, left_out_by, truncated_to};
 use scope_store::listing;
 use scope_store::timeline::Span;
 use scope_store::unread::unread;
@@ -383,8 +383,10 @@ fn say_it(text: Text, asked: Option<answer::Asked>, stop: &Arc<AtomicBool>) -> R
 /// What a timeline shows: the span that was asked for, as far as it has ends and steps of that length aren't too many;
 /// else where there may be packets of it.
 fn extent(answer: &Answer, step_ns: Option<i64>) -> Option<(i64, i64)> {
-    let known = answer.extent()?;
-    Some(steps::shown(known, answer.asked(known), step_ns))
+    match answer.extent() {
+        Some(known) => Some(steps::shown(known, answer.asked(known), step_ns)),
+        None => answer.asked_alone().filter(|&asked| steps::fits(asked, step_ns)),
+    }
 }
 
 /// Lines on standard output.
@@ -431,6 +433,9 @@ fn end(answer: &Answer, sum: &Sum, is_json: bool, words: String, mut json: Map<S
     let text = match is_json {
         true => {
             json.extend(sum.json(answer.filters(), &answer.gaps()));
+            if !answer.snaps().is_empty() {
+                json.insert("snaps".to_string(), answer.snaps().into());
+            }
             format!("{}\n", json_line(&Value::Object(json).to_string()))
         }
         false => {
@@ -443,7 +448,8 @@ fn end(answer: &Answer, sum: &Sum, is_json: bool, words: String, mut json: Map<S
 /// What an answer lacks, in lines.
 fn lacks(answer: &Answer) -> String {
     let filters = answer.filters().iter().map(|filter| left_out_by(filter));
-    let restricted: Vec<String> = answer.partial().into_iter().chain(filters).collect();
+    let snaps = answer.snaps().iter().map(|snap| truncated_to(*snap));
+    let restricted: Vec<String> = answer.partial().into_iter().chain(filters).chain(snaps).collect();
     let missing = export::missing_words(&answer.gaps(), !restricted.is_empty());
     restricted.into_iter().chain([missing]).map(|line| format!("{line}\n")).collect()
 }

@@ -18,6 +18,7 @@ use scope_store::listing::{self, Keys, ListingWork, Wanted};
 use scope_store::timeline::{Span, Work};
 use scope_store::unread::unread;
 use scope_store::volume::{MARK, Store};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -32,9 +33,8 @@ const LISTERS_A_THREAD: usize = 4;
 
 /// The span that is typed; what isn't given has no end there. Times without a zone are this system's, which is said.
 pub fn span(words: &SpanWords<'_>, faults: &mut Faults<'_>) -> Span {
-    // The system's zone is looked for in all that are installed: that takes a while.
-    let zone = if words.is_empty() { TimeZone::UTC } else { TimeZone::system() };
-    let here = Here { now_ns: now_ns(), zone };
+    // Also where no time is typed: an answer in words needs the zone when its files can't be read any more.
+    let here = Here { now_ns: now_ns(), zone: TimeZone::system() };
     let mut found = Vec::new();
     let (span, is_local) = words.read(&here, &mut found);
     found.into_iter().for_each(|fault| faults.add(fault));
@@ -148,6 +148,15 @@ pub fn filters(stores: &[(Store, Listing)]) -> Vec<String> {
     filters.dedup();
     filters.retain(|filter| !filter.is_empty());
     filters
+}
+
+/// Bytes to which longer packets were truncated on their way into the stores, each once.
+pub fn snaps(stores: &[(Store, Listing)]) -> Vec<u32> {
+    let listings = || stores.iter().map(|(_, listing)| listing);
+    let contents = listings().flat_map(|listing| &listing.files).flat_map(|file| &file.contents);
+    let runs = listings().flat_map(|listing| &listing.heads).map(|run| run.snap);
+    let snaps: BTreeSet<u32> = contents.map(|contents| contents.snap).chain(runs).collect();
+    snaps.into_iter().filter(|&snap| snap > 0).collect()
 }
 
 /// What ends a reading: Ctrl-C and SIGTERM, the second one at once, also where something holds it up.

@@ -153,6 +153,17 @@ fn verify_says_which_lines_of_an_audit_were_changed_or_are_gone() {
     assert_eq!((torn.code(), &report["verdict"]), (Some(1), &"damaged".into()));
     let faults = report["audit"]["files"][0]["faults"].as_array().unwrap();
     assert_eq!((faults.len(), &faults[0]["line"]), (1, &3.into()), "{report}");
+    // What a line says first isn't what counts here, and it counts for whoever reads the first key.
+    let twice = kept[1].replacen('{', "{\"status\":403,", 1);
+    for other in [twice, kept[1].replacen(':', ": ", 1), format!("{}\r", kept[1])] {
+        write(&[kept[0], &other, kept[2], kept[3]]);
+        let verified = verify(&["audit.jsonl"]);
+        assert!(
+            verified.code() == Some(1) && verified.stdout.contains("line 2: "),
+            "{other}: {}",
+            verified.stdout
+        );
+    }
     // The tail is cut off: only who noted the newest hash sees it.
     write(&kept[..3]);
     assert_eq!(verify(&["audit.jsonl"]).code(), Some(0));
@@ -163,7 +174,7 @@ fn verify_says_which_lines_of_an_audit_were_changed_or_are_gone() {
     std::fs::write(place.out().join("audit.jsonl.1"), kept[..2].join("\n") + "\n").unwrap();
     let alone = verify(&["audit.jsonl"]);
     assert_eq!(alone.code(), Some(1));
-    assert!(alone.stdout.contains("its first lines are in none of these files"), "{}", alone.stdout);
+    assert!(alone.stdout.contains("its first line follows none of these"), "{}", alone.stdout);
     assert_eq!(verify(&["audit.jsonl.1", "audit.jsonl", "--expect", &newest]).code(), Some(0));
     // Beside captures.
     let both = verify(&["audit.jsonl.1", "none.pcapng", "--json"]);

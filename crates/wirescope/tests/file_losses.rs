@@ -10,6 +10,7 @@ use scope_testkit::traffic::{
     Capture, Conversations, ETHERNET, Interface, Precision, RAW, dropped, pcap, pcapng,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
@@ -92,6 +93,8 @@ fn drops_that_a_file_counts_at_its_end_may_be_missing_anywhere_in_it() {
     let span = ["--from", &from, "--to", &to];
     let of_file = query(&place, &[&["-r", "lossy.pcapng", "--count", "--json"], &span[..]].concat());
     assert_eq!(gaps(&of_file), [file(0, 7)]);
+    let of_file = query(&place, &["-r", "lossy.pcapng", "--count", "--json", "--to", &at(first_ns - SECOND)]);
+    assert!(gaps(&of_file).iter().all(|gap| gap.0 != "file"), "{}", of_file.stdout);
     // In words, in a file, and through a pipe.
     let done = ask(&place, &[&["--count"], &span[..]].concat());
     assert!(!done.stdout.contains("nothing is missing"), "{}", done.stdout);
@@ -235,6 +238,85 @@ fn a_run_was_going_also_where_a_filter_left_out_all() {
     let behind = input.packets[last].time_ns + SECOND;
     let behind = missing(&place, (behind, behind + SECOND));
     assert!(!recorded(&behind), "{behind:?}");
+}
+
+#[test]
+fn packets_beyond_the_bound_of_link_types_are_missing_in_the_store() {
+    let place = Place::new();
+    // A worker takes the first 8 of them.
+    let input = capture(&[1, 101, 113, 9, 0, 105, 107, 104, 228, 229], 0);
+    let mut taken = BTreeSet::new();
+    let mut is_refused =
+        |interface: usize| !taken.contains(&interface) && (taken.len() == 8 || !taken.insert(interface));
+    let refused =
+        input.packets.iter().map(|packet| packet.interface).filter(|&it| is_refused(it)).count() as u64;
+    assert!(refused > 0);
+    std::fs::write(place.path("ten.pcapng"), pcapng(&input, Precision::Nano, false)).unwrap();
+    assert_eq!(import(&place, &["ten.pcapng"]).code(), Some(1));
+    let said = gaps(&ask(&place, &["--count", "--json"]));
+    let lost: u64 = said.iter().map(|gap| gap.1).sum();
+    assert_eq!((lost, said.iter().all(|gap| gap.2 == Some(gap.1))), (refused, true), "{said:?}");
+    let mut verify = wirescope(&["verify", "--json"]);
+    verify.arg(place.path("store"));
+    let verified: Value = serde_json::from_str(&finish(verify).stdout).unwrap();
+    assert_eq!(verified["verdict"], "lost", "{verified}");
+}
+
+#[test]
+fn a_store_that_truncates_says_so_in_each_answer() {
+    let place = Place::new();
+    let input = capture(&[ETHERNET], 0);
+    let source = place.source_of("whole.pcapng", &pcapng(&input, Precision::Nano, false));
+    let store = place.path("store");
+    let to = ["--store", store.to_str().unwrap(), "--store-snap", "60", "--ring", "16MiB"];
+    place.summary(&[&["--source", &source[..]], &to[..]].concat());
+    let done = ask(&place, &["udp[100] = 1", "--count"]);
+    assert!(done.stdout.contains("store snap length: 60 B"), "{}", done.stdout);
+    assert!(done.stdout.contains("nothing else is missing"), "{}", done.stdout);
+    let answer: Value = serde_json::from_str(&ask(&place, &["--count", "--json"]).stdout).unwrap();
+    assert_eq!(answer["snaps"], serde_json::json!([60]));
+    let done = ask(&place, &["-w", "out.pcapng"]);
+    assert!(done.stdout.contains("store snap length: 60 B"), "{}{}", done.stdout, done.stderr);
+    let comment = oracle::read(place.path("out.pcapng")).unwrap().comments.concat();
+    assert!(
+        comment.contains("store snap length: 60 B") && comment.contains("nothing else is missing"),
+        "{comment}"
+    );
+}
+
+#[test]
+fn of_a_file_that_is_gone_from_a_filtered_store_the_least_is_0() {
+    let place = Place::new();
+    let input = Conversations { packets: 80_000, payload_max: 900, ..Conversations::default() }.capture();
+    let source = place.source_of("whole.pcapng", &pcapng(&input, Precision::Nano, false));
+    let store = place.path("store");
+    let to = [
+        "--store",
+        store.to_str().unwrap(),
+        "--store-filter",
+        "not arp",
+        "--segment",
+        "64KiB",
+        "--ring",
+        "16MiB",
+    ];
+    place.summary(&[&["--source", &source[..], "--store-file", "8MiB"], &to[..]].concat());
+    let count = || -> u64 {
+        let done = ask(&place, &["--count", "--json"]);
+        serde_json::from_str::<Value>(&done.stdout).unwrap()["packets"].as_u64().unwrap()
+    };
+    let all = count();
+    let mut files = Vec::new();
+    for day in std::fs::read_dir(&store).unwrap().flatten().filter(|day| day.path().is_dir()) {
+        files.extend(std::fs::read_dir(day.path()).unwrap().flatten().map(|file| file.path()));
+    }
+    files.sort();
+    assert!(files.len() > 2, "{files:?}");
+    std::fs::remove_file(&files[1]).unwrap();
+    let said = gaps(&ask(&place, &["--count", "--json"]));
+    let (gone, most) = (all - count(), said[0].2.unwrap());
+    assert_eq!((said.len(), &said[0].0[..], said[0].1), (1, "deleted", 0), "{said:?}");
+    assert!(most > gone && gone > 0, "{gone} of {most}");
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn where_no_run_is_known_to_have_been_going_is_stated() {
     assert_eq!(missing(&["--from", &at(begin - 1000)]), [early, between]);
     let done = ask(&place, &["--count"]);
     assert!(
-        done.stdout.contains("nothing is missing between them; no run was going: between "),
+        done.stdout.contains("nothing is missing between them; no run is known to have been going: between "),
         "{}",
         done.stdout
     );

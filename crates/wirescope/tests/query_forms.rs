@@ -234,6 +234,11 @@ fn a_timeline_has_each_packet_in_its_step_and_no_hole() {
     let rows: Vec<&str> = done.stdout.lines().filter(|line| line.contains('#')).collect();
     assert!((5..=20).contains(&rows.len()), "{}", done.stdout);
     assert!(done.stdout.lines().all(|line| line.len() <= 80), "{}", done.stdout);
+    // Also where nothing is stored.
+    let (from, to) = ("2019-11-22T10:00:00Z", "2019-11-22T10:59:59Z");
+    let answer =
+        json(&place, &["--store", "store", "--timeline", "--step", "10m", "--from", from, "--to", to]);
+    assert_eq!(steps(&answer).len(), 6, "{answer}");
 }
 
 #[test]

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+/// A group is gone when so many looks in a row have found nobody: `/proc` isn't read at one moment.
+const LOOKS: u32 = 2;
 /// How often commands are looked at while one runs.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Reads of one look at most, so that a command that talks without end holds up no other.
@@ -35,6 +37,8 @@ struct Running {
     began: Instant,
     /// When it was signalled to end.
     told_to_end: Option<Instant>,
+    /// Looks in a row that have found nobody of its group.
+    seen_gone: u32,
     /// `None` when all ends of it are closed.
     pipe: Option<File>,
     output: Vec<u8>,
@@ -144,6 +148,7 @@ impl Commands {
             group,
             began: Instant::now(),
             told_to_end: None,
+            seen_gone: 0,
             pipe,
             output: Vec::new(),
         })
@@ -188,7 +193,9 @@ impl Commands {
                     let others = living
                         .as_ref()
                         .is_none_or(|groups| groups.contains(&running.group.as_raw_nonzero().get()));
-                    since.elapsed() >= GRACE || running.has_ended() && !others
+                    let is_gone = running.has_ended() && !others;
+                    running.seen_gone = if is_gone { running.seen_gone + 1 } else { 0 };
+                    since.elapsed() >= GRACE || running.seen_gone >= LOOKS
                 }
                 None => running.has_ended(),
             };

@@ -161,6 +161,16 @@ impl<'a> Append<'a> {
         true
     }
 
+    /// Has a lane say that a packet is lost which belongs into none: its first interface counts it.
+    #[cold]
+    pub fn tell_of_refused(&mut self, reason: DropReason) {
+        let open = self.lanes.iter().position(|lane| lane.writer.is_open());
+        let lane = self.lanes.get_mut(open.unwrap_or(0)).filter(|lane| lane.writer.has_interfaces());
+        if let Some(lane) = lane {
+            lane.writer.count_dropped(0, reason, 1);
+        }
+    }
+
     pub fn drop_packet(&mut self, packet: &Packet<'_>, reason: DropReason) {
         self.counts.dropped.add(reason, 1);
         self.ports[packet.interface as usize].lost += packet.lost_before + 1;

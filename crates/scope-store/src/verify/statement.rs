@@ -137,6 +137,7 @@ fn gap(text: &str) -> Option<Missing> {
     };
     let reason = match name {
         "deleted" => Reason::Deleted,
+        "left_out" => Reason::Filter,
         "not_stored" => Reason::Gap(GapReason::Disk),
         _ => {
             let known = GapReason::ALL.into_iter().find(|reason| reason.name() == name);

@@ -237,7 +237,12 @@ impl Captures {
             }
         }
         let (filters, link_types) = (filters.len(), taking.link_types());
-        let Taking { interfaces, gaps, heard, packets, taken, .. } = taking;
+        let Taking { interfaces, mut gaps, heard, packets, taken, .. } = taking;
+        // What a file says without a begin may be missing anywhere in what was read.
+        let begin_ns = heard.map_or(0, |(from_ns, _)| from_ns);
+        for gap in gaps.iter_mut().filter(|gap| gap.from_ns <= 0) {
+            gap.from_ns = begin_ns.min(gap.to_ns);
+        }
         Ok(Read { kept, filters, link_types, interfaces, gaps, heard, packets, taken, faults })
     }
 }

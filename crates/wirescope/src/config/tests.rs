@@ -464,7 +464,7 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("user", "\"nobody\""),
         ("control", "\"off\""),
         ("control-group", "\"root\""),
-        ("control-role", "\"admin\""),
+        ("control-role", "\"viewer\""),
         ("control-rate", "7"),
         ("hook-label", "[\"srcIP=instance\"]"),
         ("hook-trigger", "\"wirescope\""),

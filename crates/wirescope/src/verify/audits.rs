@@ -130,9 +130,12 @@ impl Audits {
             if run.lacks_begin {
                 line(
                     &mut text,
-                    &format!("lost     run {id}: its first lines are in none of these files; name the"),
+                    &format!("lost     run {id}: its first line follows none of these; name the"),
                 );
-                line(&mut text, "         older file of the audit in front of the newer one");
+                line(
+                    &mut text,
+                    "         older file of the audit in front of the newer one, or it was changed",
+                );
             }
             line(&mut text, &format!("         {}", run.head));
             line(&mut text, &format!("           is the newest hash of run {id}, {lines}"));
