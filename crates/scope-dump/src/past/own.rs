@@ -135,7 +135,8 @@ fn take(
                 let asked =
                     numbers.spans().iter().map(|own| own.start.max(span.start)..own.end.min(span.end));
                 let asked = asked.filter(|part| !part.is_empty());
-                answer.lacking.extend(asked.map(|part| (foot.lane, part, GapReason::LeftOut)));
+                // The ring has recycled them, and nobody knows which of them the segment has.
+                answer.lacking.extend(asked.map(|part| (foot.lane, part, GapReason::Evicted)));
                 stored[lane].add(span);
                 return false;
             }
