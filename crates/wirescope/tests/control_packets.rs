@@ -127,7 +127,13 @@ impl Heard {
 }
 
 fn begin(socket: &Path, method: &str, route: &str) -> UnixStream {
-    let mut stream = UnixStream::connect(socket).unwrap();
+    // It has its name a moment before somebody listens at it.
+    let mut connected = None;
+    wait_until("a socket that listens", || {
+        connected = UnixStream::connect(socket).ok();
+        connected.is_some()
+    });
+    let mut stream = connected.unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let head =
         format!("{method} /api/v1/{route} HTTP/1.1\r\nhost: x\r\nte: trailers\r\nconnection: close\r\n\r\n");
@@ -461,8 +467,9 @@ fn too_many_at_once_are_told_to_come_again_and_read_at_the_lowest_priority() {
     wait_until("free places", || metric(&fed, "wirescope_questions_open") == 0);
     assert_complete(&fed.get(&route), "behind them");
     wait_until("lines of the audit", || {
-        let gone = |line: &&Value| line["given"]["result"] == "the client went away";
-        fed.audit().iter().filter(gone).count() == 3
+        // On a busy machine they may have taken nothing for so long that this ended them.
+        let broken = |line: &&Value| line["given"]["result"].as_str().is_some_and(|it| it != "complete");
+        fed.audit().iter().filter(broken).count() == 3
     });
     let audit = fed.audit();
     let line = audit.iter().rfind(|line| line["given"]["result"] == "complete").unwrap();

@@ -262,7 +262,7 @@ impl Capture {
             (0, Some(own)) => (own as u32, 0),
             _ => (self.next.interface, self.next.time_ns),
         };
-        interfaces.lack(interface, (from_ns, i64::MAX), GapReason::Unreadable, None);
+        interfaces.lack(interface, (from_ns, i64::MAX), GapReason::Unreadable, (0, None));
     }
 
     /// Says, once, that a time can't be stored.

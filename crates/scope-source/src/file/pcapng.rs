@@ -54,6 +54,8 @@ pub(super) struct Pcapng {
     file: u32,
     /// A section has begun.
     begun: bool,
+    /// The section is a dump that says itself what it lacks: its statistics count the most that may be missing.
+    counts_most: bool,
     /// It was warned that statistics count packets as dropped.
     drops_warned: bool,
     /// What it says beside its packets.
@@ -143,6 +145,7 @@ impl Pcapng {
             name,
             file,
             begun: false,
+            counts_most: false,
             drops_warned: false,
             beside: Beside::default(),
         }
@@ -241,6 +244,13 @@ impl Pcapng {
         if (major, minor) != (1, 0) && (major, minor) != (1, 2) {
             return damaged(format!("a section is of version {major}.{minor}, only 1.0 is known"), false);
         }
+        let (mut is_own, mut lacks) = (false, false);
+        let _whole = self.options(&block[24..bytes - 4], |code, value| match code {
+            1 => lacks |= value.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"incomplete: ")),
+            4 => is_own |= value.starts_with(b"wirescope "),
+            _ => {}
+        });
+        self.counts_most = is_own && lacks;
         self.begun = true;
         self.section.clear();
         Found::Other { bytes }
@@ -365,7 +375,7 @@ impl Pcapng {
         let interface = &mut self.section[index as usize];
         if lost_before > 0 {
             let span = (interface.last_ns.min(time_ns), interface.last_ns.max(time_ns));
-            interfaces.lack(interface.number, span, GapReason::File, Some(lost_before));
+            interfaces.lack(interface.number, span, GapReason::File, (lost_before, Some(lost_before)));
             interface.dropped = interface.dropped.saturating_add(lost_before);
         }
         interface.last_ns = time_ns;
@@ -440,7 +450,8 @@ impl Pcapng {
         let from_ns = interface.stated_ns.max(begin_ns).min(end_ns);
         let more = dropped.saturating_sub(interface.dropped);
         if more > 0 {
-            interfaces.lack(interface.number, (from_ns, end_ns), GapReason::File, Some(more));
+            let least = if self.counts_most { 0 } else { more };
+            interfaces.lack(interface.number, (from_ns, end_ns), GapReason::File, (least, Some(more)));
             if !std::mem::replace(&mut self.drops_warned, true) {
                 let (file, name) = (&self.path, &interfaces.list[interface.number as usize].name);
                 interfaces.warnings.push(format!(

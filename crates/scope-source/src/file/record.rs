@@ -92,22 +92,22 @@ impl Interfaces {
         Some(number as u32)
     }
 
-    /// Notes that packets of `interface` are missing in a span, in ns: `lost` of them, where that is known.
+    /// Notes that packets of `interface` are missing in a span, in ns: at least and at most so many, `None`: nobody knows.
     pub(super) fn lack(
         &mut self,
         interface: u32,
         (from_ns, to_ns): (i64, i64),
         reason: GapReason,
-        lost: Option<u64>,
+        (lost_min, lost_max): (u64, Option<u64>),
     ) {
-        let gap = Gap { from_ns, to_ns, reason, lost_min: lost.unwrap_or(0), lost_max: lost };
+        let gap = Gap { from_ns, to_ns, reason, lost_min, lost_max };
         let full = self.gaps.len() >= GAPS_MAX;
         match self.gaps.last_mut() {
             Some((_, last)) if full => {
                 last.from_ns = last.from_ns.min(from_ns);
                 last.to_ns = last.to_ns.max(to_ns);
                 last.lost_min = last.lost_min.saturating_add(gap.lost_min);
-                last.lost_max = last.lost_max.zip(lost).map(|(one, other)| one.saturating_add(other));
+                last.lost_max = last.lost_max.zip(lost_max).map(|(one, other)| one.saturating_add(other));
             }
             _ => self.gaps.push((interface, gap)),
         }
