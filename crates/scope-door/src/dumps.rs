@@ -28,6 +28,12 @@ pub(crate) const TRIGGERS_MAX: usize = 1000;
 /// The name of all triggers beyond.
 pub(crate) const OTHERS: &str = "(others)";
 
+/// The refusal of a fire while so many dumps are open.
+fn too_many(status: StatusCode, cause: String) -> Problem {
+    let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
+    Problem::new(status, "dumps", cause, remedy).retry_after(RETRY_AFTER_S)
+}
+
 /// A finished dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished {
@@ -181,16 +187,12 @@ impl Dumps {
         let mut known = self.lock();
         if known.fires.values().sum::<usize>() >= OPEN_ALL_MAX {
             let cause = format!("{OPEN_ALL_MAX} dumps that were fired by requests are open");
-            let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
-            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "dumps", cause, remedy);
-            return Err(problem.retry_after(RETRY_AFTER_S));
+            return Err(too_many(StatusCode::SERVICE_UNAVAILABLE, cause));
         }
         let fires = known.fires.entry(identity.to_string()).or_default();
         if *fires >= OPEN_MAX {
             let cause = format!("{OPEN_MAX} dumps that {identity} fired are open");
-            let remedy = "wait until one is finished; an operator can end one: POST /api/v1/dumps/ID/end";
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "dumps", cause, remedy);
-            return Err(problem.retry_after(RETRY_AFTER_S));
+            return Err(too_many(StatusCode::TOO_MANY_REQUESTS, cause));
         }
         *fires += 1;
         Ok(Place { identity: identity.to_string(), known: Arc::downgrade(&self.0), is_kept: false })

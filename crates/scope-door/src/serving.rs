@@ -57,11 +57,8 @@ pub(crate) async fn serve(
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
             state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
-            let _ = timeout(
-                PAUSE,
-                stream.write_all(&full(&format!("there are {CONNECTIONS_MAX} connections already"))),
-            )
-            .await;
+            let word = full(&format!("there are {CONNECTIONS_MAX} connections already"));
+            let _ = timeout(PAUSE, stream.write_all(&word)).await;
             continue;
         };
         let Ok(peer) = rules.peer(&stream) else { continue };

@@ -142,6 +142,8 @@ fn beginning(slot: &[u8], foot: &Foot, record: &Record) -> Option<Foot> {
     }
     let mut closed =
         Foot { packets: record.packets, block_bytes: record.block_bytes, unordered: false, ..*foot };
+    // Among what was left out nobody can look any more.
+    closed.unordered = foot.unordered && record.left_out.packets > 0;
     // When that was is in no record: it only says from when to when the run was going.
     closed.left_out = LeftOut { span_ns: foot.left_out.span_ns, ..record.left_out };
     (closed.min_ns, closed.max_ns) = (i64::MAX, i64::MIN);

@@ -23,7 +23,9 @@ const FAULTS_MAX: usize = 10_000;
 pub struct Audits {
     files: Vec<AuditFile>,
     proof: Proof,
-    faults_more: u64,
+    /// Faults of all files, and those of them that aren't kept.
+    faults: usize,
+    faults_more: usize,
     /// Heads that were expected, and stand in one of these lines.
     found: BTreeSet<Digest>,
 }
@@ -31,6 +33,8 @@ pub struct Audits {
 struct AuditFile {
     path: PathBuf,
     lines: u64,
+    /// Also where its faults aren't kept.
+    is_damaged: bool,
     faults: Vec<(u64, String)>,
     unread: Option<Fault>,
 }
@@ -52,7 +56,13 @@ impl Audits {
     }
 
     fn add(&mut self, path: &Path, expect: &[Digest]) {
-        let mut file = AuditFile { path: path.to_path_buf(), lines: 0, faults: Vec::new(), unread: None };
+        let mut file = AuditFile {
+            path: path.to_path_buf(),
+            lines: 0,
+            is_damaged: false,
+            faults: Vec::new(),
+            unread: None,
+        };
         if let Err(error) = self.read(path, expect, &mut file) {
             file.unread = Some(unread(path, &error));
         }
@@ -73,16 +83,16 @@ impl Audits {
                     let digest = Digest::read(&hash).filter(|digest| expect.contains(digest));
                     self.found.extend(digest);
                 }
-                Err(fault) if self.faults() < FAULTS_MAX && file.faults.len() < FAULTS_MAX => {
-                    file.faults.push((file.lines, fault.to_string()));
+                Err(fault) => {
+                    self.faults += 1;
+                    file.is_damaged = true;
+                    match self.faults <= FAULTS_MAX {
+                        true => file.faults.push((file.lines, fault.to_string())),
+                        false => self.faults_more += 1,
+                    }
                 }
-                Err(_) => self.faults_more += 1,
             }
         }
-    }
-
-    fn faults(&self) -> usize {
-        self.files.iter().map(|file| file.faults.len()).sum()
     }
 
     /// Of heads that are expected those that no line has.
@@ -95,7 +105,7 @@ impl Audits {
         if self.files.iter().any(|file| file.unread.is_some()) {
             return Verdict::Unread;
         }
-        match self.faults() as u64 + self.faults_more {
+        match self.faults {
             0 if self.proof.runs.values().any(|run| run.lacks_begin) => Verdict::Lost,
             0 => Verdict::Whole,
             _ => Verdict::Damaged,
@@ -111,7 +121,7 @@ impl Audits {
                 line(&mut text, &format!("unread   {fault}"));
                 continue;
             }
-            let verdict = if file.faults.is_empty() { Verdict::Whole } else { Verdict::Damaged }.name();
+            let verdict = if file.is_damaged { Verdict::Damaged } else { Verdict::Whole }.name();
             line(&mut text, &format!("{verdict:<8} {path}: audit, {}", counted(file.lines, "line")));
             for (at, cause) in file.faults.iter().take(SHOWN_MAX) {
                 line(&mut text, &format!("         line {at}: {cause}"));
@@ -122,7 +132,7 @@ impl Audits {
             }
         }
         if self.faults_more > 0 {
-            line(&mut text, &format!("         and {}", counted(self.faults_more, "more fault")));
+            line(&mut text, &format!("         and {}", counted(self.faults_more as u64, "more fault")));
         }
         for (id, run) in self.proof.runs.iter().rev().take(SHOWN_MAX).rev() {
             let id = id.get(..8).unwrap_or(id);
