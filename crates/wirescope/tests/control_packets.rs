@@ -492,7 +492,11 @@ fn a_client_that_waits_for_a_count_and_goes_away_is_noted() {
     let input = much();
     let fed = Fed::with(Place::new(), &input, &["--ring", "256MiB"]);
     let before = fed.audit().len();
-    drop(fed.begin("packets?top=pair"));
+    let begun = metric(&fed, "wirescope_questions_total");
+    let client = fed.begin("packets?top=pair");
+    // Whoever is gone before the run has heard him has asked nothing.
+    wait_until("the question to be heard", || metric(&fed, "wirescope_questions_total") > begun);
+    drop(client);
     wait_until("its line", || fed.audit().len() > before);
     wait_until("its place to be free", || metric(&fed, "wirescope_questions_open") == 0);
     fed.end();
