@@ -87,6 +87,13 @@ const OF_LOSSES: &[Parameter] = &[
 ];
 
 #[rustfmt::skip]
+const OF_A_SIGNAL: &[Parameter] = &[
+    parameter("from", Kind::Text, "from this time on, such as -5m; missing: the first that is remembered"),
+    parameter("to", Kind::Text, "up to this time; missing: the last one"),
+    parameter("step", Kind::Text, "the length of a step, such as 1s; longer where that is no longer remembered; missing: about 600 steps"),
+];
+
+#[rustfmt::skip]
 const OF_PACKETS: &[Parameter] = &[
     parameter("filter", Kind::Text, "which packets, in the language of tcpdump; missing: all"),
     parameter("from", Kind::Text, "from this time on, such as 2026-11-20T20:31:05Z, -5m or @1795206665.5; missing: the first packet"),
@@ -152,6 +159,7 @@ pub fn parameters(action: Action) -> &'static [Parameter] {
     match action {
         Action::Dumps => OF_DUMPS,
         Action::Losses => OF_LOSSES,
+        Action::Signal => OF_A_SIGNAL,
         Action::Packets => OF_PACKETS,
         Action::DumpFile => OF_A_FILE,
         _ => &[],

@@ -36,6 +36,10 @@ pub enum Action {
     Triggers,
     /// One of them.
     Trigger,
+    /// The signals, or all of them live.
+    Signals,
+    /// One of them, in steps.
+    Signal,
     /// An order to add one.
     AddTrigger,
     /// An order to put another one in the place of one.
@@ -132,6 +136,8 @@ pub const ROUTES: &[Route] = &[
     get("version", Action::Version, Role::Viewer, "Which program this is, and which run."),
     get("triggers", Action::Triggers, Role::Viewer, "The triggers in force, with what became of their hits."),
     get("triggers/{name}", Action::Trigger, Role::Viewer, "One trigger."),
+    get("signals", Action::Signals, Role::Viewer, "The signals that are measured; with Accept: text/event-stream all of them live, ten times a second."),
+    get("signals/{name}", Action::Signal, Role::Viewer, "One signal in steps: least, most and mean."),
     post("triggers", Action::AddTrigger, Role::Operator, "Adds a trigger, until the configuration is read again."),
     Route { method: "PUT", path: "triggers/{name}", action: Action::ChangeTrigger, role: Role::Operator, what: "Changes a trigger, until the configuration is read again." },
     Route { method: "DELETE", path: "triggers/{name}", action: Action::RemoveTrigger, role: Role::Operator, what: "Removes a trigger, until the configuration is read again." },

@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"name": "scan", "filter": "tcp port 23", "dump": "host $srcIP", "before": "2min", "after": "1min", "holdoff": "10min",
-//!  "holdoff_key": "$srcIP", "single": false}
+//!  "holdoff_key": "$srcIP", "single": false, "auto": "1h"}
 //! ```
 //! Only `filter` must be there, and where one is added `name`. What is missing is as the run was told for all triggers. No
 //! key takes a command, a script or a path.
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 pub struct Trigger {
     /// Its name.
     pub name: String,
-    /// What it fires at.
+    /// What it fires at: a filter, or a condition on signals.
     pub filter: String,
     /// What its dumps keep: a filter, or a template.
     pub dump: Option<String>,
@@ -30,6 +30,8 @@ pub struct Trigger {
     pub holdoff_key: Option<String>,
     /// Disarmed after its first fire.
     pub single: Option<bool>,
+    /// It fires by itself where nothing has for so long.
+    pub auto: Option<String>,
 }
 
 impl Trigger {
@@ -60,12 +62,14 @@ impl Trigger {
                 "after" => trigger.after = Some(text()?),
                 "holdoff" => trigger.holdoff = Some(text()?),
                 "holdoff_key" => trigger.holdoff_key = Some(text()?),
+                "auto" => trigger.auto = Some(text()?),
                 "single" => {
                     let neither = || bad(key, "it is neither true nor false", "write true, or omit it");
                     trigger.single = Some(value.as_bool().ok_or_else(neither)?);
                 }
                 _ => {
-                    let known = "there are: name, filter, dump, before, after, holdoff, holdoff_key, single";
+                    let known =
+                        "there are: name, filter, dump, before, after, holdoff, holdoff_key, single, auto";
                     return Err(bad(key, "there is no such key", known));
                 }
             }
@@ -83,7 +87,7 @@ impl Trigger {
 
     /// As a body.
     pub fn json(&self) -> Value {
-        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single } = self;
+        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single, auto } = self;
         let mut object =
             Map::from_iter([("name".to_string(), json!(name)), ("filter".to_string(), json!(filter))]);
         let texts = [
@@ -92,6 +96,7 @@ impl Trigger {
             ("after", after),
             ("holdoff", holdoff),
             ("holdoff_key", holdoff_key),
+            ("auto", auto),
         ];
         for (key, text) in texts {
             object.extend(text.as_ref().map(|text| (key.to_string(), json!(text))));
@@ -102,7 +107,7 @@ impl Trigger {
 
     /// As a table of a configuration file, which makes it last.
     pub fn toml(&self) -> String {
-        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single } = self;
+        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single, auto } = self;
         // A JSON string is a basic string of TOML.
         let text = |text: &str| Value::from(text).to_string();
         let mut toml = format!("[[trigger]]\nname = {}\nexpr = {}\n", text(name), text(filter));
@@ -112,6 +117,7 @@ impl Trigger {
             ("after", after),
             ("holdoff", holdoff),
             ("holdoff-key", holdoff_key),
+            ("auto", auto),
         ];
         for (key, value) in texts.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
             toml.push_str(&format!("{key} = {}\n", text(value)));

@@ -6,7 +6,9 @@ use crate::exposition::Form;
 use crate::firing::Whose;
 use crate::peer::Owner;
 use crate::state::{Phase, Published, State};
-use crate::{changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets};
+use crate::{
+    changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets, signals,
+};
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use scope_api::fire::Fire;
@@ -95,6 +97,12 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
                 |trigger| Ok(json(StatusCode::OK, &trigger)),
             )
         }
+        Action::Signals | Action::Signal if owner.is_some() => {
+            let cause = "signals speak of all packets, and you may see only some";
+            Err(Problem::new(StatusCode::FORBIDDEN, "identity", cause, "ask with a token without a filter"))
+        }
+        Action::Signals => Ok(signals::list(state, &headers)),
+        Action::Signal => ok(signals::steps(&state.measuring, &first, &query, now_ns())?),
         Action::AddTrigger => changing::put(state, &Trigger::read(&body, None)?, TriggerChange::Add).await,
         Action::ChangeTrigger => {
             changing::put(state, &Trigger::read(&body, Some(&first))?, TriggerChange::Change).await
@@ -187,14 +195,15 @@ fn trigger(trigger: &TriggerStatus) -> Value {
     let TriggerStatus { config, armed, counts } = trigger;
     let hits: Map<String, Value> =
         counts.each().iter().map(|(word, hits)| (word.to_string(), json!(hits))).collect();
-    let filter = config.condition.filter().map(|filter| filter.text().to_string());
+    let level = config.condition.level().map(|level| level.text.clone());
+    let filter = config.condition.filter().map(|filter| filter.text().to_string()).or(level);
     let dump = config.response.template.as_ref().map(|template| template.text().to_string());
     json!({
-        "name": config.name, "condition": if filter.is_some() { "filter" } else { "hand" },
+        "name": config.name, "condition": config.condition.kind(),
         "filter": filter, "dump": dump, "before_ns": config.response.before_ns,
         "after_ns": config.response.after_ns, "holdoff_ns": config.holdoff_ns,
         "holdoff_key": config.holdoff_key.as_ref().map(|key| key.text().to_string()),
-        "single": config.single, "armed": armed, "hits": hits,
+        "single": config.single, "auto_ns": config.auto_ns, "armed": armed, "hits": hits,
     })
 }
 

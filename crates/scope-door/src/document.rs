@@ -323,13 +323,14 @@ fn trigger() -> Value {
         "type": "object", "additionalProperties": false, "required": ["filter"],
         "properties": {
             "name": text("its name; with PUT that of the path"),
-            "filter": text("what it fires at, in the language of tcpdump"),
+            "filter": text("what it fires at: a filter in the language of tcpdump, or a condition on signals"),
             "dump": text("what its dumps keep: a filter, or a template such as host $srcIP"),
             "before": text("how far back they reach, such as 30s"),
             "after": text("how far on"),
             "holdoff": text("how long behind a fire it starts no new dump"),
             "holdoff_key": text("for hits with the same of these values, such as $srcIP"),
             "single": {"type": "boolean", "description": "disarmed after its first fire"},
+            "auto": text("it fires by itself where nothing has fired it for so long"),
         },
     })
 }

@@ -22,6 +22,7 @@
 //! | `inventory` | the host's interfaces, and what the doctor says of the run |
 //! | `follow` | lines of the log as server-sent events |
 //! | `holds` | spans that the store keeps |
+//! | `signals` | what the signals are, in steps of time or live |
 //! | `losses` | what was lost, in steps of time |
 //! | `metrics`, `process` | metrics for Prometheus; of the process itself |
 //! | `exposition`, `histogram` | their text in both forms; how long things took |
@@ -61,6 +62,7 @@ mod rates;
 mod schemas;
 mod serving;
 mod settings;
+mod signals;
 mod state;
 mod stream;
 

@@ -7,6 +7,7 @@ use scope_api::routes::Action;
 use scope_events::counts::{Amount, Dump, InterfaceCounts, Nic, SourceCounts, Volume};
 use scope_events::event::Status;
 use scope_events::fact::{Fact, nullable};
+use scope_trigger::measure::Measure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,25 @@ pub(crate) fn answers(action: Action) -> Vec<(u16, Value)> {
         Action::Config => ok(object(&[("toml", text("the configuration, as a file has it"))])),
         Action::Triggers => ok(object(&[("triggers", list(of("TriggerState")))])),
         Action::Trigger => ok(of("TriggerState")),
+        Action::Signals => ok(object(&[
+            ("signals", list(object(&signal()))),
+            ("unmeasured", number("sums of bins that no signal has, because nobody took them in time")),
+            (
+                "late",
+                number("packets that came after their bin was closed; known when their worker has ended"),
+            ),
+        ])),
+        Action::Signal => {
+            let value = |what: &str| nullable(json!({"type": "number", "description": what}));
+            let step = object(&[
+                ("from", text("its begin")),
+                ("min", value("the least of its bins; null: none has a value")),
+                ("max", value("the most")),
+                ("mean", value("the mean")),
+            ]);
+            let own = [("step_ns", number("the length of a step, ns")), ("steps", list(step))];
+            ok(object(&[&signal()[..], &own].concat()))
+        }
         Action::AddTrigger => vec![(201, put())],
         Action::ChangeTrigger => ok(put()),
         Action::RemoveTrigger => ok(object(&[("removed", text("the trigger's name"))])),
@@ -217,10 +237,24 @@ fn loss_steps() -> Value {
     ])
 }
 
+fn signal() -> [(&'static str, Value); 7] {
+    let value =
+        json!({"type": "number", "description": "its value over the last whole second; null: it has none"});
+    [
+        ("name", text("its name")),
+        ("measure", words(&Measure::ALL.map(Measure::name))),
+        ("expr", text("what it is measured of; empty: all packets")),
+        ("unit", text("the unit of its values")),
+        ("latest", nullable(value)),
+        ("from", nullable(text("the first that was measured; null: nothing was"))),
+        ("to", nullable(text("the end of what was measured"))),
+    ]
+}
+
 fn trigger() -> Value {
     object(&[
         ("name", text("its name")),
-        ("condition", words(&["filter", "hand"])),
+        ("condition", words(&["filter", "level", "hand"])),
         ("filter", nullable(text("what it fires at; null: only by hand"))),
         ("dump", nullable(text("what its dumps keep; null: all packets"))),
         ("before_ns", number("how far back they reach, ns")),
@@ -228,6 +262,7 @@ fn trigger() -> Value {
         ("holdoff_ns", number("how long behind a fire it starts no new dump, ns")),
         ("holdoff_key", nullable(text("for hits with the same of these values"))),
         ("single", flag("disarmed after its first fire")),
+        ("auto_ns", nullable(number("it fires by itself where nothing has fired it for so long, ns"))),
         ("armed", flag("whether it fires")),
         (
             "hits",

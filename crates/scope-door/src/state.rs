@@ -8,7 +8,7 @@ use crate::questions::Questions;
 use crate::rates::Rates;
 use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
 use scope_dump::Answerer;
-use scope_engine::{Control, Status, TriggerStatus};
+use scope_engine::{Control, Measuring, Status, TriggerStatus};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
 use scope_folder::Folder;
@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub reload: Option<SyncSender<()>>,
     /// Makes triggers of their words.
     pub read_trigger: ReadTrigger,
+    /// The signals.
+    pub measuring: Arc<Measuring>,
     /// The run, as files and the log spell it.
     pub run: String,
     pub version: String,
@@ -154,6 +156,7 @@ impl State {
             folder: opening.folder.clone(),
             volumes: opening.volumes.clone(),
             tail: opening.tail.clone(),
+            measuring: opening.measuring.clone(),
             dumps: Dumps::default(),
             losses: Losses::default(),
             audit,

@@ -481,6 +481,7 @@ mod tests {
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
+            auto_ns: None,
         });
         let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000), "", None);
         assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));

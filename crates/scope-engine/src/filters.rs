@@ -5,14 +5,16 @@ use scope_events::event::{Warning, WarningKind};
 use scope_filter::{Filter, FilterEngine};
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
+use scope_trigger::signal::SignalSet;
 
-/// Makes machine code of the sources' and the triggers' filters: before the workers begin, and while they run
+/// Makes machine code of the sources', the signals' and the triggers' filters: before the workers begin, and while they run
 /// for link types that one has met. Until it is made the interpreter answers; a worker never waits for it.
 /// Says where none can be made, once.
 pub(crate) fn prepare_filters<'a>(
     engine: FilterEngine,
     sources: &[SourceEntry],
     store: Option<&StorePlan>,
+    signals: &SignalSet,
     triggers: impl Iterator<Item = &'a TriggerConfig>,
 ) -> Vec<Warning> {
     let prefilter = |entry: &SourceEntry| {
@@ -24,11 +26,16 @@ pub(crate) fn prepare_filters<'a>(
         let text = format!("store-filter: {}: the interpreter evaluates it", filter.prepare(engine).err()?);
         Some(Warning::of(WarningKind::Interpreter, text))
     };
+    let measured = |filter: &Filter| {
+        let text = format!("signal: {}: the interpreter evaluates it", filter.prepare(engine).err()?);
+        Some(Warning::of(WarningKind::Interpreter, text))
+    };
     let volumes = store.into_iter().flat_map(|store| &store.volumes);
     sources
         .iter()
         .filter_map(prefilter)
         .chain(volumes.filter_map(|volume| volume.filter.as_ref()).filter_map(stored))
+        .chain(signals.tallies.iter().filter_map(|tally| tally.filter.as_ref()).filter_map(measured))
         .chain(triggers.filter_map(|trigger| unready(trigger, engine)))
         .collect()
 }

@@ -174,6 +174,7 @@ impl Health {
             packets_per_s: status.packets_per_s,
             received: counts::Amount { packets: total.received_packets, bytes: total.received_bytes },
             stored: counts::Amount { packets: total.stored_packets, bytes: total.stored_bytes },
+            signals: shared.measuring.latest(),
             filtered: counts::Amount { packets: total.filtered_packets, bytes: total.filtered_bytes },
             dropped: dropped(&total.dropped),
             cut: total.cut_packets,

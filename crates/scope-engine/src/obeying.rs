@@ -238,6 +238,7 @@ mod tests {
     use crate::control::{Answer, Change};
     use crate::dumps::{DumpSettings, Dumps};
     use crate::lockstep::Lockstep;
+    use crate::measuring::Measuring;
     use crate::plan::{DumpPlan, Live};
     use scope_events::{EVENTS_FILE, Events};
 
@@ -301,6 +302,7 @@ mod tests {
             holdoff_ns: 1_000_000_000,
             holdoff_key: None,
             single: name == "once",
+            auto_ns: None,
         }
     }
 
@@ -317,6 +319,7 @@ mod tests {
             shares: Vec::new(),
             link_types: vec![LinkType::ETHERNET],
             vlan: VlanRule::Exact,
+            signals: Arc::default(),
             filter_engine: FilterEngine::Interpreter,
             status_every: MINUTE,
             folder: None,
@@ -365,6 +368,7 @@ mod tests {
             let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
             let places = Places::new(8, 0, None);
             let shared = Shared {
+                measuring: Measuring::unjoined(1),
                 triggers: Triggers::new(triggers, hand()),
                 stores: None,
                 dumps: Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, None),

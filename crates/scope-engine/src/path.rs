@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`parse`] | headers and key entry of each packet that has a lane |
 //! | [`prefilter`] | takes out what a source's filter doesn't match |
+//! | [`signals`] | what the packets add to the signals, by bins of time |
 //! | [`triggers`] | which packets hit which trigger |
 //! | [`append`] | into the lanes, or dropped for a reason |
 //!
@@ -25,6 +26,7 @@ mod batch;
 mod lacks;
 mod parse;
 mod prefilter;
+mod signals;
 mod triggers;
 
 use crate::live_times::{LiveTimes, Taken};
@@ -43,6 +45,7 @@ use scope_packet::{
 use scope_ring::ClaimGroup;
 use scope_source::Timing;
 use scope_trigger::{Key, Matched, Occurrence, Requester, Why};
+use signals::Signals;
 use std::collections::BTreeMap;
 use triggers::Evaluate;
 
@@ -58,6 +61,7 @@ pub(crate) struct Path<'a> {
     shared: &'a Shared,
     parse: Parse,
     prefilters: Prefilters,
+    signals: Signals<'a>,
     triggers: Evaluate,
     append: Append<'a>,
     /// How often capture time was set back.
@@ -104,6 +108,7 @@ impl<'a> Path<'a> {
             shared,
             parse: Parse::default(),
             prefilters: Prefilters::default(),
+            signals: Signals::new(&shared.measuring, index, grace_ns),
             triggers: Evaluate::new(shared.triggers.current()),
             append: Append::new(&shared.ring, &*shared.clock, waits),
             era: 0,
@@ -152,6 +157,7 @@ impl<'a> Path<'a> {
     /// Tells the ring what was dropped here.
     fn note_drops(&mut self) {
         for (reason, Lost { packets, from_ns, to_ns }) in self.append.take_lost() {
+            self.signals.lost(reason, packets, to_ns);
             // What is pinned out has passed the prefilters. For what has no lane they weren't evaluated.
             let sure =
                 reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
@@ -190,6 +196,8 @@ impl<'a> Path<'a> {
             self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns)),
         );
         self.committed = self.clock();
+        let known_ns = self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns));
+        self.signals.commit(Moment::new(self.era, known_ns), self.waits);
         self.enough |= self.waits && self.shared.dumps.enough(self.committed);
     }
 
@@ -202,6 +210,7 @@ impl<'a> Path<'a> {
         }
         let lanes = self.append.lanes.iter().map(|lane| (lane.writer.lane(), lane.writer.next_packet()));
         self.shared.ring.begin_era(self.index, era, lanes);
+        self.signals.begin_era(era);
         (self.era, self.clock_ns) = (era, 0);
         self.committed = self.clock();
         (self.first_ns, self.begun_ns) = (i64::MAX, i64::MAX);
@@ -301,6 +310,8 @@ impl<'a> Path<'a> {
         self.parse.run(&mut batch, |lane| self.append.lanes[lane].writer.link_type());
         let refused =
             self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
+        let stray_ns = self.stray.then_some(self.clock_ns);
+        self.signals.run(&batch, stray_ns, |at| self.parse.headers(at));
         let hits = self.triggers.run(&batch);
         let asked = batch.asked();
         let mut from = 0; // what is before is appended or dropped
@@ -400,6 +411,7 @@ impl<'a> Path<'a> {
     /// Nothing more comes.
     pub(crate) fn end(&mut self) {
         lacks::tell_by_others(&mut self.append.lanes);
+        self.signals.end(self.clock());
     }
 
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
@@ -428,6 +440,7 @@ impl<'a> Path<'a> {
         let writer =
             self.shared.ring.open_lane_in(group, self.index, link_type).ok_or(DropReason::LinkTypes)?;
         self.append.open_lane(writer, group);
+        self.signals.open_lane(link_type);
         self.triggers.open_lane(link_type);
         Ok(self.append.lanes.len() - 1)
     }
@@ -538,6 +551,7 @@ impl Sink for Path<'_> {
 
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64) {
         self.append.counts.dropped.add(DropReason::Kernel, packets);
+        self.signals.lost(DropReason::Kernel, packets, until_ns);
         self.count_in_lane(interface, DropReason::Kernel, packets);
         let gap = Gap {
             from_ns: since_ns,
@@ -557,6 +571,7 @@ impl Sink for Path<'_> {
         let gap = Gap { lost_min, ..gap };
         self.lacks.extend(Lack::of(interface, &gap));
         if self.waits {
+            self.signals.lost(DropReason::File, gap.lost_min, gap.to_ns);
             return self.shared.ring.note_gap(self.index, interface, gap);
         }
         // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a

@@ -10,6 +10,7 @@ use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::file::Follow;
 use scope_source::spec::SourcePlan;
 use scope_store::retain::Bounds;
+use scope_trigger::signal::SignalSet;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +121,8 @@ pub struct Fixed {
     pub link_types: Vec<LinkType>,
     /// How filters see VLAN tags.
     pub vlan: VlanRule,
+    /// Signals that are measured.
+    pub signals: Arc<SignalSet>,
     /// What evaluates filters.
     pub filter_engine: FilterEngine,
     /// How often the log has a status line; at least a second.
@@ -169,13 +172,14 @@ impl Live {
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
+            auto_ns: None,
         }
     }
 }
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 12] = [
+    pub const KEYS: [&'static str; 13] = [
         "trigger",
         "dump",
         "before",
@@ -183,6 +187,7 @@ impl Live {
         "holdoff",
         "holdoff-key",
         "single",
+        "auto",
         "exit-after",
         "dumps-max",
         "store-budget",

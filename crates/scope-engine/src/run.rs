@@ -34,6 +34,7 @@ use crate::live;
 use crate::lockstep::Lockstep;
 use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
+use crate::measuring::{self, Measuring};
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
@@ -104,8 +105,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     });
     let stores = stores.transpose()?;
     // Before the sources are opened: live packets would wait meanwhile.
-    let mut warnings =
-        prepare_filters(plan.fixed.filter_engine, &plan.fixed.sources, store, plan.live.triggers.iter());
+    let Fixed { filter_engine, sources, signals, .. } = &plan.fixed;
+    let mut warnings = prepare_filters(*filter_engine, sources, store, signals, plan.live.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let own = live::own_traffic(&plan.fixed);
     let mut sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
@@ -169,7 +170,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         let (run_id, events) = (run.shared.ring.run_id(), &run.shared.events);
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
         let answerer = run.shared.dumps.answerer();
-        watch.opening(Opening { socket, run_id, folder, volumes, tail, audit, answerer });
+        let measuring = run.shared.measuring.clone();
+        watch.opening(Opening { socket, run_id, folder, volumes, tail, measuring, audit, answerer });
     }
     run.go(sources, nics, warnings, watch)
 }
@@ -256,8 +258,10 @@ impl Run {
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
+        let measuring = Arc::new(Measuring::new(plan.fixed.signals.clone(), sources.len(), ring.run_id()));
         let shared = Shared {
             ring,
+            measuring,
             triggers: Triggers::new(&plan.live.triggers, plan.live.manual_trigger(plan.fixed.vlan)),
             dumps,
             stores,
@@ -309,6 +313,12 @@ impl Run {
         // The process was stopped, and goes on.
         let mut resumed = false;
         std::thread::scope(|scope| {
+            let shared = &self.shared;
+            let live = self.live;
+            let signals = std::thread::Builder::new().name("signals".to_string());
+            if let Err(cause) = signals.spawn_scoped(scope, move || measuring::measure(shared, live)) {
+                failures.push(Failure::of_error("no thread for signals", &cause));
+            }
             let mut workers = Vec::new();
             for (index, (feed, reporter)) in sources.into_iter().zip(reporters).enumerate() {
                 let shared = &self.shared;
@@ -320,6 +330,7 @@ impl Run {
                         self.shared.ring.begin_listening(index as u32, i64::MAX, GapReason::NotStarted);
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
+                        self.shared.measuring.end(index as u32);
                         failures.push(Failure::of_error(&format!("no thread for worker {index}"), &cause));
                     }
                 }
@@ -337,8 +348,8 @@ impl Run {
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
-                for warning in prepare_filters(self.fixed.filter_engine, &self.fixed.sources, None, in_force)
-                {
+                let Fixed { filter_engine, sources, signals, .. } = &self.fixed;
+                for warning in prepare_filters(*filter_engine, sources, None, signals, in_force) {
                     self.warn(warning, watch, &mut warnings);
                 }
                 drop(triggers);

@@ -1,5 +1,6 @@
 //! How a run reports while it goes: the calls that the binary answers.
 
+use crate::measuring::Measuring;
 use crate::socket::Socket;
 use crate::status::{Status, TriggerStatus};
 use scope_dump::{Answerer, DumpReport};
@@ -22,6 +23,8 @@ pub struct Opening<'a> {
     pub volumes: Vec<Arc<Folder>>,
     /// The newest lines of its log.
     pub tail: Arc<Tail>,
+    /// Its signals.
+    pub measuring: Arc<Measuring>,
     /// What its log says of the audit.
     pub audit: Arc<AuditHead>,
     /// What answers questions for packets.

@@ -2,6 +2,7 @@
 
 use crate::dumps::Dumps;
 use crate::lockstep::Lockstep;
+use crate::measuring::Measuring;
 use crate::plan::SourceEntry;
 use crate::steps::Steps;
 use crate::stores::Stores;
@@ -19,6 +20,8 @@ pub struct Shared {
     pub ring: Arc<Ring>,
     /// Triggers.
     pub triggers: Triggers,
+    /// Signals.
+    pub measuring: Arc<Measuring>,
     /// Dumps.
     pub dumps: Arc<Dumps>,
     /// The store, if there is one.

@@ -78,6 +78,7 @@ struct EndOnDrop<'a> {
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.lockstep.end(self.index);
+        self.shared.measuring.end(self.index);
         // One that unwinds hasn't said it.
         let ring = &self.shared.ring;
         ring.end_listening(self.index, ring.clock_ns(self.index), GapReason::InterfaceGone);

@@ -101,6 +101,7 @@ fn manual() -> TriggerConfig {
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,
+        auto_ns: None,
     }
 }
 
@@ -118,6 +119,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
     };
     let events = Arc::new(Events::nowhere());
     let shared = Shared {
+        measuring: scope_engine::Measuring::unjoined(1),
         ring: ring.clone(),
         triggers: Triggers::new(&[], manual()),
         stores: None,

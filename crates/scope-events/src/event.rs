@@ -51,6 +51,8 @@ facts! {
         name: String,
         /// its filter; empty: every packet; null: its condition is no filter
         filter: Option<String>,
+        /// its condition on signals, if it is one
+        level: Rare<String>,
         /// its template of a dump's filter; null: none
         dump: Option<String>,
         /// what is kept from before a hit, ns
@@ -169,6 +171,8 @@ facts! {
         received: Amount,
         /// what went into the ring
         stored: Amount,
+        /// the signals over the last second that is over, by name; null: it has no value; logs of older versions lack it
+        signals: BTreeMap<String, Option<f64>>,
         /// what a prefilter refused
         filtered: Amount,
         /// packets dropped, by reason

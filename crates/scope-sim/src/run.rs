@@ -8,6 +8,7 @@ use crate::scene::{Act, SEGMENT_BYTES, Scene, TriggerScene};
 use crate::source::{Fates, FileSource, LiveSource, Supply};
 use crate::stage::{Stage, StageClock};
 use scope_dump::{DumpOutput, DumpReport, Scans, Spool, Target};
+use scope_engine::Measuring;
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
@@ -132,6 +133,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
+        measuring: Measuring::unjoined(sources.len()),
         ring: ring.clone(),
         triggers: Triggers::new(&triggers(&scene.triggers), manual()),
         dumps,
@@ -194,6 +196,7 @@ fn trigger(scene: &TriggerScene) -> TriggerConfig {
         holdoff_ns: scene.holdoff_ns,
         holdoff_key: None,
         single: false,
+        auto_ns: None,
     }
 }
 

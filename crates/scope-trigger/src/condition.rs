@@ -4,20 +4,25 @@
 //! | kind | who evaluates it | its occurrences |
 //! |---|---|---|
 //! | [`Condition::Filter`] | the workers, for a batch of packets at once | one for each packet that matches |
+//! | [`Condition::Level`] | one thread, for the signals of all workers joined | one when it begins to hold |
 //! | [`Condition::Hand`] | a person, or a program in a person's place | one for each order to fire |
 //!
-//! Later kinds (levels, scripts, outside events) stand here, and yield the same occurrences.
+//! Later kinds (scripts, outside events) stand here, and yield the same occurrences.
 
+use crate::level::LevelCondition;
 use crate::occurrence::{Key, Occurrence, Why};
 use crate::places::Requester;
 use scope_filter::Filter;
 use scope_packet::{LinkType, Moment};
+use std::sync::Arc;
 
 /// What has to hold for an occurrence.
 #[derive(Clone, Debug)]
 pub enum Condition {
     /// A packet matches this filter.
     Filter(Filter),
+    /// Signals are at a level.
+    Level(Arc<LevelCondition>),
     /// Somebody orders it: no packet does.
     Hand,
 }
@@ -27,7 +32,24 @@ impl Condition {
     pub fn filter(&self) -> Option<&Filter> {
         match self {
             Condition::Filter(filter) => Some(filter),
-            Condition::Hand => None,
+            Condition::Level(_) | Condition::Hand => None,
+        }
+    }
+
+    /// The condition on signals, if it is one.
+    pub fn level(&self) -> Option<&LevelCondition> {
+        match self {
+            Condition::Level(level) => Some(level),
+            Condition::Filter(_) | Condition::Hand => None,
+        }
+    }
+
+    /// Its kind, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Condition::Filter(_) => "filter",
+            Condition::Level(_) => "level",
+            Condition::Hand => "hand",
         }
     }
 
@@ -35,8 +57,9 @@ impl Condition {
     pub fn same_as(&self, other: &Condition) -> bool {
         match (self, other) {
             (Condition::Filter(one), Condition::Filter(other)) => one.text() == other.text(),
+            (Condition::Level(one), Condition::Level(other)) => one.text == other.text,
             (Condition::Hand, Condition::Hand) => true,
-            (Condition::Filter(_) | Condition::Hand, _) => false,
+            (Condition::Filter(_) | Condition::Level(_) | Condition::Hand, _) => false,
         }
     }
 
@@ -45,7 +68,7 @@ impl Condition {
     pub fn ordered<'a>(&self, now: Moment, link_types: &'a [LinkType]) -> Occurrence<'a> {
         let key = match self {
             Condition::Hand => Key::Whole,
-            Condition::Filter(_) => Key::Exempt,
+            Condition::Filter(_) | Condition::Level(_) => Key::Exempt,
         };
         Occurrence {
             at: now,

@@ -12,17 +12,31 @@
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
 //! | [`compile_cache`] | which hits make a dump filter, as far as it is known |
+//! | [`measure`] | what a signal measures, and exact amounts of it |
+//! | [`signal`] | named series that are measured from the traffic |
+//! | [`level`], [`level_state`] | conditions on signals: as written, and bin by bin |
+//! | [`bins`], [`sketch`] | what one worker adds up for the signals |
+//! | [`meter`] | that of all workers joined, in order of time |
+//! | [`series`] | what is remembered of a signal |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
 //! rings, threads, files.
 
+pub mod bins;
 pub mod compile_cache;
 pub mod condition;
 pub mod holdoff;
+pub mod level;
+pub mod level_state;
+pub mod measure;
+pub mod meter;
 pub mod occurrence;
 pub mod places;
 pub mod response;
+pub mod series;
+pub mod signal;
+pub mod sketch;
 pub mod trigger;
 pub mod verdict;
 pub mod window;

@@ -63,6 +63,10 @@ pub enum Why<'a> {
         /// Where it came.
         interface: &'a str,
     },
+    /// Signals came to a level: the condition, and their values.
+    Level(&'a str),
+    /// Nothing has fired it for so long, in words.
+    Auto(&'a str),
     /// Somebody ordered it.
     Hand,
     /// Somebody ordered it, and said why.
@@ -75,6 +79,8 @@ impl fmt::Display for Why<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
+            Why::Level(what) => write!(f, "by {what}"),
+            Why::Auto(long) => write!(f, "by itself: nothing had fired it for {long}"),
             Why::Hand => f.write_str("by hand"),
             Why::Noted(note) => write!(f, "by hand: {note}"),
             Why::Told(what) => write!(f, "by a hook: {what}"),

@@ -17,7 +17,12 @@ use crate::verdict::{Fire, HitCounts, Misses, Verdict};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
 use scope_filter::{Filter, NoFilter, Shape, Template, Values};
+use scope_packet::Moment;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+
+/// Fires that are remembered for who fires it where nothing has; of more the latest.
+const FIRES_MAX: usize = 1024;
 
 /// What a trigger is made of.
 #[derive(Clone, Debug)]
@@ -34,6 +39,8 @@ pub struct TriggerConfig {
     pub holdoff_key: Option<Template>,
     /// Disarmed after its first fire.
     pub single: bool,
+    /// It fires by itself where nothing has for so long, ns.
+    pub auto_ns: Option<i64>,
 }
 
 impl TriggerConfig {
@@ -41,8 +48,7 @@ impl TriggerConfig {
     pub fn same_as(&self, other: &TriggerConfig) -> bool {
         let key =
             |config: &TriggerConfig| config.holdoff_key.as_ref().map(|template| template.text().to_string());
-        let rest =
-            |config: &TriggerConfig| (config.name.clone(), key(config), config.holdoff_ns, config.single);
+        let rest = |of: &TriggerConfig| (of.name.clone(), key(of), of.holdoff_ns, of.single, of.auto_ns);
         self.condition.same_as(&other.condition)
             && self.response.same_as(&other.response)
             && rest(self) == rest(other)
@@ -84,6 +90,8 @@ struct State {
     windows: Windows,
     counts: HitCounts,
     misses: Misses,
+    /// Where it fires by itself: when it has fired, and nobody has taken that; at most [`FIRES_MAX`].
+    fires: VecDeque<Moment>,
 }
 
 impl Trigger {
@@ -99,6 +107,7 @@ impl Trigger {
             windows: Windows::default(),
             counts,
             misses: Misses::default(),
+            fires: VecDeque::new(),
         };
         Trigger { config, state: Mutex::new(state) }
     }
@@ -122,6 +131,14 @@ impl Trigger {
     /// The first packets that made no filter.
     pub fn misses(&self) -> Misses {
         self.state.lock().expect("no panic while held").misses.clone()
+    }
+
+    /// When it has fired since the last call, up to `to`; kept only where it fires by itself.
+    pub fn take_fires(&self, to: Moment) -> Vec<Moment> {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.fires.make_contiguous().sort_unstable();
+        let count = state.fires.partition_point(|fired| *fired <= to);
+        state.fires.drain(..count).collect()
     }
 
     /// Whether it still fires.
@@ -280,6 +297,12 @@ impl Trigger {
             state.holdoff.fired(key, hit_ns);
         }
         state.disarmed = self.config.single;
+        if self.config.auto_ns.is_some() {
+            if state.fires.len() == FIRES_MAX {
+                state.fires.pop_front();
+            }
+            state.fires.push_back(hit);
+        }
         state.windows.add(values, &window, 2 * places.max());
         Some(Verdict::Fired(Fire { filter, window, place }))
     }

@@ -361,11 +361,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "NODE", help_heading = "Keep in memory")]
     pub numa: Option<String>,
 
-    /// Start a dump for each packet that matches this filter
+    /// Start a dump for each packet that matches this filter, or when a signal comes to a level:
+    /// 'flood=signal(pps) > 4x mean(10min) for 200ms'
     ///
     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
+    /// Measure these packets as a named signal, which levels of triggers compare: 'syn=tcp[tcpflags] == tcp-syn'
+    ///
+    /// MEASURE is pps (default), bps, size, share, hosts, flows, gap, drops or burst. pps, bps and drops of the
+    /// whole run are there without a flag.
+    #[arg(long, value_name = "NAME[:MEASURE]=EXPR", help_heading = "Watch for triggers")]
+    pub signal: Vec<String>,
     /// What a dump keeps, such as 'host $srcIP' or '$flow'; '' is everything [default: what the hit's two
     /// hosts sent each other]
     ///
@@ -402,6 +409,9 @@ pub struct RunArgs {
     /// Disarm each trigger after its first fire
     #[arg(long, help_heading = "Watch for triggers")]
     pub single: bool,
+    /// Fire each trigger by itself where nothing has fired it for this long, as in 1h
+    #[arg(long, value_name = "TIME", help_heading = "Watch for triggers", allow_hyphen_values = true)]
+    pub auto: Option<String>,
     /// End the run after this many dumps
     #[arg(long, value_name = "N", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub exit_after: Option<String>,

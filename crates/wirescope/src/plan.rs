@@ -8,6 +8,7 @@ pub mod faults;
 mod outputs;
 pub mod places;
 pub mod rights;
+mod signals;
 pub mod sources;
 mod store;
 pub mod triggers;
@@ -28,7 +29,7 @@ use scope_spelling::values::{parse_duration_ns, parse_size};
 use scope_trigger::{DUMPS_MAX, DURATION_NS_MAX};
 use sources::Sources;
 use std::time::Duration;
-use triggers::Times;
+use triggers::{Meant, Times};
 
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
@@ -147,7 +148,9 @@ fn plan_with(
             FilterEngine::Native
         }
     };
-    let triggers = triggers::plan(args, &times, vlan, &sources.link_types, &mut faults);
+    let signals = signals::plan(args, vlan, &sources.link_types, &mut faults);
+    let meant = Meant { vlan, link_types: &sources.link_types, signals: &signals };
+    let triggers = triggers::plan(args, &times, &meant, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
     let free_bytes =
@@ -207,6 +210,7 @@ fn plan_with(
         shares: sources.shares,
         link_types: sources.link_types,
         vlan,
+        signals: signals.into(),
         filter_engine,
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,

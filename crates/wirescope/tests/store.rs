@@ -497,10 +497,10 @@ fn files_that_a_killed_run_gave_no_line_get_theirs_by_the_next_run() {
 fn after_kills_the_chain_has_all_files_of_the_runs_that_kept_it() {
     let place = Place::new();
     let store = place.path("store");
-    let flags = ["--store", text(&store), "--store-file", "8MiB", "--store-budget", "900MiB"];
+    let flags = ["--store", text(&store), "--store-file", "8MiB", "--store-budget", "4GiB"];
     for (round, chains) in [true, true, false, true].into_iter().enumerate() {
         let chain = if chains { &["--store-chain"][..] } else { &[] };
-        let source = format!("synth:rate=100k,size=1000,seed={round}");
+        let source = format!("synth:rate=30k,size=1000,seed={round}");
         let started = Started::new(
             place.command(&[&["--source", &source, "--ring", "64MiB"], &flags[..], chain].concat()),
         );

@@ -88,6 +88,7 @@ mod tests {
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
+            auto_ns: None,
         }
     }
 

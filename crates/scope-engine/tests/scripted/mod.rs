@@ -34,6 +34,7 @@ pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> Trigger
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,
+        auto_ns: None,
     }
 }
 
@@ -57,6 +58,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
     let dumps =
         Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
+        measuring: scope_engine::Measuring::unjoined(1),
         ring: ring.clone(),
         triggers: Triggers::new(triggers, by_hand()),
         stores: None,

@@ -50,6 +50,7 @@ impl Bench {
             holdoff_ns: S,
             holdoff_key: None,
             single: false,
+            auto_ns: None,
         };
         change(&mut config);
         Bench {

@@ -178,7 +178,7 @@ pub struct TriggerWords {
     /// Its name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What it fires at, in the language of tcpdump
+    /// What it fires at: a filter in the language of tcpdump, or a condition such as 'signal(pps) > 5000/s'
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub filter: Option<String>,
     /// What its dumps keep: a filter, or a template such as 'host $srcIP'
@@ -199,6 +199,9 @@ pub struct TriggerWords {
     /// Disarm it after its first fire
     #[arg(long)]
     pub single: bool,
+    /// Fire it by itself where nothing has fired it for this long
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub auto: Option<String>,
     /// Which instance.
     #[command(flatten)]
     pub ask: AskArgs,

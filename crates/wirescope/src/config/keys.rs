@@ -24,8 +24,11 @@ const TRIGGER: Shape = Shape {
         ("holdoff", Kind::Amount),
         ("holdoff-key", Kind::Text),
         ("single", Kind::Switch),
+        ("auto", Kind::Amount),
     ],
 };
+/// What a signal may say where it is a table.
+const SIGNAL: Shape = Shape { main: "expr", more: &[("name", Kind::Text), ("measure", Kind::Text)] };
 /// What a source may say where it is a table.
 const SOURCE: Shape = Shape { main: "spec", more: &[] };
 
@@ -42,6 +45,7 @@ fn key(arg: &Arg) -> Option<Key> {
     let default = arg.get_default_values().first().map(|text| text.to_string_lossy().into_owned());
     let shape = match name {
         "trigger" => Some(TRIGGER),
+        "signal" => Some(SIGNAL),
         "source" => Some(SOURCE),
         _ => None,
     };

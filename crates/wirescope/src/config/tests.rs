@@ -423,6 +423,7 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("holdoff", "9"),
         ("holdoff-key", "'$srcIP'"),
         ("single", "true"),
+        ("auto", "\"1h\""),
         ("exit-after", "3"),
         ("dumps-max", "3"),
         ("store-budget", "\"50GiB\""),

@@ -16,17 +16,26 @@ pub struct Faults<'a> {
     found: Vec<Fault>,
     /// The trigger that is looked at, from 0.
     trigger: Option<usize>,
+    /// The signal that is looked at, from 0.
+    signal: Option<usize>,
 }
 
 impl<'a> Faults<'a> {
     /// None so far.
     pub fn new(settings: &'a Settings) -> Faults<'a> {
-        Faults { settings, found: Vec::new(), trigger: None }
+        Faults { settings, found: Vec::new(), trigger: None, signal: None }
     }
 
     /// Those that come now are of this trigger, from 0, if they are a trigger's.
     pub fn look_at_trigger(&mut self, index: Option<usize>) {
         self.trigger = index;
+    }
+
+    /// One more, of the signal at this place, from 0.
+    pub fn add_of_signal(&mut self, index: usize, fault: Fault) {
+        self.signal = Some(index);
+        self.add(fault);
+        self.signal = None;
     }
 
     /// One more.
@@ -48,15 +57,19 @@ impl<'a> Faults<'a> {
     /// Where what a fault is about stands in the file, if it does.
     fn place(&self, fault: &Fault) -> Option<Where> {
         let values = |key: &str| self.settings.values(key);
-        let of_trigger = |word: Option<&str>| {
-            let value = values("trigger").get(self.trigger?)?;
-            let within = word.and_then(|word| self.settings.place_within("trigger", value, word));
+        let of_element = |key: &str, index: Option<usize>, word: Option<&str>| {
+            let value = values(key).get(index?)?;
+            let within = word.and_then(|word| self.settings.place_within(key, value, word));
             within.or_else(|| self.settings.place(value))
         };
+        let of_trigger = |word: Option<&str>| of_element("trigger", self.trigger, word);
         match &fault.subject {
             Subject::Trigger { word, .. } => of_trigger(word.as_deref()),
             Subject::Setting { key, word, .. } if key == "trigger" && self.trigger.is_some() => {
                 of_trigger(word.as_deref())
+            }
+            Subject::Setting { key, word, .. } if key == "signal" && self.signal.is_some() => {
+                of_element("signal", self.signal, word.as_deref())
             }
             Subject::Setting { key, .. } => {
                 let is_meant = |text: &str| fault.value.as_deref() == Some(text);

@@ -9,13 +9,18 @@ use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
 use scope_packet::LinkType;
 use scope_spelling::figures::counted;
+use scope_trigger::level::{LevelCondition, is_level};
+use scope_trigger::signal::SignalSet;
 use scope_trigger::{Condition, Response, TriggerConfig};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Letters of a trigger's name at most: it becomes part of file names.
 const NAME_LEN_MAX: usize = 64;
 /// Letters of a template that a fault repeats to say which one it is about.
 const SHOWN_LETTERS_MAX: usize = 120;
+/// Least time after which a trigger fires by itself, ns.
+const AUTO_NS_MIN: i64 = 1_000_000_000;
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
@@ -27,6 +32,14 @@ pub struct Times {
     pub holdoff_ns: i64,
 }
 
+/// What the texts of triggers are read with.
+#[derive(Clone, Copy)]
+pub struct Meant<'a> {
+    pub vlan: VlanRule,
+    pub link_types: &'a [LinkType],
+    pub signals: &'a SignalSet,
+}
+
 /// A trigger as typed, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 struct Written<'a> {
@@ -35,15 +48,15 @@ struct Written<'a> {
 }
 
 /// Takes `[NAME=]EXPR` apart. Expressions have `=` of their own (`udp[0]=3`): only a legal name that is no
-/// word of the filter language, with `=` right behind it and not `==`, is a name. A `=` at the very front is
-/// no part of the expression.
+/// word of the filter language, with `=` right behind it and not `==`, is a name. In front of a condition on signals
+/// any legal name is one. A `=` at the very front is no part of the expression.
 fn take_apart(text: &str) -> Written<'_> {
     let unnamed = Written { name: None, expression: text };
     let Some((head, rest)) = text.split_once('=') else { return unnamed };
     if head.is_empty() {
         return Written { name: None, expression: rest };
     }
-    match is_name(head) && !rest.starts_with('=') && !is_filter_word(head) {
+    match is_name(head) && !rest.starts_with('=') && (!is_filter_word(head) || is_level(rest)) {
         true => Written { name: Some(head), expression: rest },
         false => unnamed,
     }
@@ -80,13 +93,8 @@ fn word_in_a_names_place(text: &str) -> Option<&str> {
 }
 
 /// Every trigger of the command line.
-pub fn plan(
-    args: &RunArgs,
-    times: &Times,
-    vlan: VlanRule,
-    link_types: &[LinkType],
-    faults: &mut Faults<'_>,
-) -> Vec<TriggerConfig> {
+pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Faults<'_>) -> Vec<TriggerConfig> {
+    let Meant { vlan, link_types, signals } = *meant;
     check_flags(args, faults);
     let templates: Vec<Option<Template>> = args
         .dump
@@ -101,6 +109,7 @@ pub fn plan(
         .holdoff_key
         .as_deref()
         .and_then(|text| holdoff_key(Subject::setting("holdoff-key"), text, faults));
+    let auto_of_all = args.auto.as_deref().and_then(|text| auto(Fault::of("auto"), text, faults));
     let mut triggers: Vec<TriggerConfig> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let nothing = OwnWords::new();
@@ -117,7 +126,15 @@ pub fn plan(
         let word = |key: &str| Subject::trigger(&name, Some(key));
         // Of a table each word has its line.
         let of_filter = if own.is_some() { word("expr") } else { Subject::trigger(&name, None) };
-        let filter = filter(of_filter, text, written.expression, vlan, link_types, faults);
+        let condition = if is_level(written.expression) {
+            let level = LevelCondition::parse(written.expression, signals);
+            level
+                .map(|level| Condition::Level(Arc::new(level)))
+                .map_err(|fault| faults.add(fault.of_subject(of_filter)))
+                .ok()
+        } else {
+            filter(of_filter, text, written.expression, vlan, link_types, faults).map(Condition::Filter)
+        };
         let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
         let own = own.unwrap_or(&nothing);
         let times = own_times(&name, own, times, faults);
@@ -129,13 +146,19 @@ pub fn plan(
             Some(own) => self::holdoff_key(word("holdoff-key"), &own.text, faults),
             None => holdoff_key.clone(),
         };
-        let Some(filter) = filter else { continue };
+        let auto_ns = match (own.get("auto"), &args.auto) {
+            (Some(own), _) => auto(Fault::about(word("auto")), &own.text, faults),
+            (None, Some(_)) => auto_of_all,
+            (None, None) => None,
+        };
+        let Some(condition) = condition else { continue };
         triggers.push(TriggerConfig {
-            condition: Condition::Filter(filter),
+            condition,
             response: Response { template, before_ns: times.before_ns, after_ns: times.after_ns, vlan },
             holdoff_ns: times.holdoff_ns,
             holdoff_key,
             single: own.get("single").map_or(args.single, |own| own.text == "true"),
+            auto_ns,
             name,
         });
     }
@@ -151,8 +174,12 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
         faults.add(fault.remedy(format!("at most {TRIGGERS_MAX}, joined by 'or'")));
     }
     if triggers == 0 {
-        let given =
-            [("dump", dumps > 0), ("single", args.single), ("holdoff-key", args.holdoff_key.is_some())];
+        let given = [
+            ("dump", dumps > 0),
+            ("single", args.single),
+            ("auto", args.auto.is_some()),
+            ("holdoff-key", args.holdoff_key.is_some()),
+        ];
         for (key, _) in given.iter().filter(|(_, given)| *given) {
             let fault = Fault::of(*key).cause("there is no trigger for it");
             faults.add(fault.remedy(sentence![add(), Setting::of("trigger").example("EXPR")]));
@@ -231,6 +258,19 @@ fn template(
     checked.map_err(|fault| faults.add(fault.with_value(text).of_subject(of))).ok()
 }
 
+/// After how long a trigger fires by itself.
+fn auto(fault: Fault, text: &str, faults: &mut Faults<'_>) -> Option<i64> {
+    match duration(fault.clone(), "auto", text, faults) {
+        ns if ns >= AUTO_NS_MIN => Some(ns),
+        _ => {
+            if text.parse::<f64>() == Ok(0.0) || faults.is_empty() {
+                faults.add(fault.value(text, "is too often").remedy("write at least 1s"));
+            }
+            None
+        }
+    }
+}
+
 fn holdoff_key(of: Subject, text: &str, faults: &mut Faults<'_>) -> Option<Template> {
     Template::parse(text).map_err(|error| faults.add(error.fault().of_subject(of))).ok()
 }
@@ -246,7 +286,9 @@ mod tests {
         let Verb::Run(args) = cli.command else { panic!("not run") };
         let mut faults = Faults::new(&args.settings);
         let times = Times { before_ns: 1, after_ns: 2, holdoff_ns: 3 };
-        let triggers = plan(&args, &times, VlanRule::Transparent, &[LinkType::ETHERNET], &mut faults);
+        let link_types = &[LinkType::ETHERNET];
+        let meant = Meant { vlan: VlanRule::Transparent, link_types, signals: &SignalSet::default() };
+        let triggers = plan(&args, &times, &meant, &mut faults);
         let said: Vec<String> = faults.into_vec().iter().map(ToString::to_string).collect();
         if said.is_empty() { Ok(triggers) } else { Err(said) }
     }
@@ -270,6 +312,7 @@ mod tests {
         check("7=udp", Some("7"), "udp");
         check("h\u{e9}=udp", None, "h\u{e9}=udp");
         check("a=", Some("a"), "");
+        check("l1=signal(pps) > 1/s", Some("l1"), "signal(pps) > 1/s");
         check("", None, "");
     }
 
