@@ -22,7 +22,9 @@ pub enum ScriptError {
         cause: String,
     },
     /// A library that it names isn't there.
-    #[error("the script's library '{library}' can't be loaded: {cause}; install it, or write its file's name")]
+    #[error(
+        "the script's library '{library}' can't be loaded: {cause}; install it, or write its file's name"
+    )]
     Library {
         /// Its name, as the script has it.
         library: String,

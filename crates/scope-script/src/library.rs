@@ -158,8 +158,14 @@ mod tests {
     fn literal_lines_at_the_top_are_read_as_text() {
         let check = |text: &str, expected: &[&str]| assert_eq!(libraries(text), expected, "{text}");
         check("wirescope.library 'ndpi'", &["ndpi"]);
-        check("#!/x\n-- a\n\n--[[ b\n wirescope.library 'no'\n]]\nlocal ffi = require 'ffi'\nwirescope.library(\"a-b\")\n", &["a-b"]);
-        check("local n = wirescope.library 'x'\nlocal n = wirescope.library( 'x' ) -- again\nwirescope.library 'y'", &["x", "y"]);
+        check(
+            "#!/x\n-- a\n\n--[[ b\n wirescope.library 'no'\n]]\nlocal ffi = require 'ffi'\nwirescope.library(\"a-b\")\n",
+            &["a-b"],
+        );
+        check(
+            "local n = wirescope.library 'x'\nlocal n = wirescope.library( 'x' ) -- again\nwirescope.library 'y'",
+            &["x", "y"],
+        );
         check("local x = 1\nwirescope.library 'late'", &[]);
         check("wirescope.library(name)\nwirescope.library 'late'", &[]);
         check("wirescope.library 'a b'", &[]);

@@ -73,7 +73,8 @@ impl Script {
     pub fn load_watched(text: &str, options: &Options, watch: Arc<Watch>) -> Result<Script, ScriptError> {
         let abandoned = || ScriptError::Load {
             script: options.name.clone(),
-            report: "it didn't come back while it was loaded; look for a loop outside of its functions".into(),
+            report: "it didn't come back while it was loaded; look for a loop outside of its functions"
+                .into(),
         };
         let entered_ns = watch.enter().ok_or_else(abandoned)?;
         let state = State::load(text, options, false);

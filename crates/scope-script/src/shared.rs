@@ -130,9 +130,8 @@ impl Shared {
     /// Errors so far, and how many packets failed in a row.
     pub(crate) fn errors(&self) -> (u64, u32) {
         // SAFETY: fields of the allocation, copied.
-        let (errors, row) = unsafe {
-            ((*self.memory.as_ptr()).control.errors, (*self.memory.as_ptr()).control.fail_row)
-        };
+        let (errors, row) =
+            unsafe { ((*self.memory.as_ptr()).control.errors, (*self.memory.as_ptr()).control.fail_row) };
         (u64::try_from(errors).unwrap_or(0), u32::try_from(row).unwrap_or(0))
     }
 

@@ -3,9 +3,10 @@
 use crate::error::{Disabled, ScriptError};
 use crate::hit::{Flow, Hit};
 use crate::library::Libraries;
+use crate::machine_code;
 use crate::record::Key;
 use crate::shared::Shared;
-use mlua::{Function, IntoLuaMulti, LightUserData, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{Function, IntoLuaMulti, LightUserData, Lua, MultiValue, Table, Value};
 use scope_spelling::values::parse_duration_ns;
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -77,10 +78,14 @@ impl State {
             script: options.name.clone(),
             cause: error.to_string(),
         };
-        let lua = new_lua();
+        let lua = machine_code::new_lua();
         let shared = Rc::new(Shared::new());
         let left = Rc::new(Left::default());
         let rust = prelude(&lua, &shared, &left, &options.libraries).map_err(no_state)?;
+        if !machine_code::allowed() {
+            // LuaJIT ends the process where it may not make memory executable.
+            lua.load("jit.off() jit.flush()").exec().map_err(no_state)?;
+        }
         lua.set_memory_limit(options.memory_bytes_max).map_err(no_state)?;
         let load: Function = rust.get("load").map_err(no_state)?;
         let refused = |report: String| ScriptError::Load { script: options.name.clone(), report };
@@ -200,7 +205,14 @@ impl State {
     }
 
     /// The hits of the last run: of the records that stand for the packets from `base` on, and of moments.
-    pub(crate) fn hits(&mut self, base: usize, count: usize, times: impl Fn(usize) -> i64, now_ns: i64, hits: &mut Vec<Hit>) {
+    pub(crate) fn hits(
+        &mut self,
+        base: usize,
+        count: usize,
+        times: impl Fn(usize) -> i64,
+        now_ns: i64,
+        hits: &mut Vec<Hit>,
+    ) {
         self.shared.hits(count, &mut self.places);
         let first = hits.len();
         hits.extend(self.places.iter().map(|&at| Hit {
@@ -234,8 +246,11 @@ fn detail(answer: &Table, hit: &mut Hit) {
     hit.after_ns = span("after");
     let list = |name: &str| answer.get::<Vec<mlua::LuaString>>(name).unwrap_or_default();
     hit.hosts = list("hosts").iter().filter_map(|bytes| address_of(&bytes.as_bytes())).collect();
-    hit.flows =
-        list("flows").iter().filter_map(|bytes| Key::from_bytes(&bytes.as_bytes())).map(|key| Flow::of(&key)).collect();
+    hit.flows = list("flows")
+        .iter()
+        .filter_map(|bytes| Key::from_bytes(&bytes.as_bytes()))
+        .map(|key| Flow::of(&key))
+        .collect();
 }
 
 fn address_of(bytes: &[u8]) -> Option<IpAddr> {
@@ -243,16 +258,6 @@ fn address_of(bytes: &[u8]) -> Option<IpAddr> {
         return Some(IpAddr::from(four));
     }
     <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
-}
-
-/// A state with all libraries of LuaJIT, FFI included.
-pub(crate) fn new_lua() -> Lua {
-    // Without mlua's own pcall, which compiled code can't call. No panic passes through Lua: the functions
-    // below don't.
-    let options = LuaOptions::new().catch_rust_panics(false);
-    // SAFETY: all libraries are loaded, which makes every script trusted code: that is what scripts are
-    // (see the crate's first page). They get copies without what reaches outside (`lua/prelude.lua`).
-    unsafe { Lua::unsafe_new_with(StdLib::ALL, options) }
 }
 
 /// Loads the part in Lua, and gives what Rust calls of it.
@@ -271,7 +276,10 @@ fn prelude(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Librarie
 /// What the part in Lua calls of Rust.
 fn host(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Libraries) -> mlua::Result<Table> {
     let host = lua.create_table()?;
-    host.set("duration", lua.create_function(|_, text: mlua::LuaString| Ok(duration(&text.to_string_lossy())))?)?;
+    host.set(
+        "duration",
+        lua.create_function(|_, text: mlua::LuaString| Ok(duration(&text.to_string_lossy())))?,
+    )?;
     host.set(
         "address",
         lua.create_function(|lua, value: Value| {
@@ -288,7 +296,9 @@ fn host(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Libraries) 
     let shared = Rc::clone(shared);
     host.set(
         "key",
-        lua.create_function(move |lua, slot: usize| shared.key(slot).map(|key| lua.create_string(key)).transpose())?,
+        lua.create_function(move |lua, slot: usize| {
+            shared.key(slot).map(|key| lua.create_string(key)).transpose()
+        })?,
     )?;
     let notes = Rc::clone(left);
     host.set(

@@ -67,8 +67,7 @@ impl Watch {
         }
         let stuck = Duration::from_nanos(self.now_ns().saturating_sub(since_ns)) >= timeout;
         // Fails where the script left this batch meanwhile, even if it is in the next one.
-        stuck
-            && self.since.compare_exchange(since_ns, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        stuck && self.since.compare_exchange(since_ns, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether the script was left behind.

@@ -14,8 +14,10 @@ fn refused(text: &str) -> String {
 
 /// The value of a Lua expression of `pkt`, for each of the built-in packets.
 fn values(expression: &str) -> Vec<(&'static str, String)> {
-    let text = format!("local packet, ffi = require 'packet', require 'ffi'
-        return function(pkt) local v = {expression}\n return {{ text = type(v) .. ' ' .. tostring(v) }} end");
+    let text = format!(
+        "local packet, ffi = require 'packet', require 'ffi'
+        return function(pkt) local v = {expression}\n return {{ text = type(v) .. ' ' .. tostring(v) }} end"
+    );
     let mut script = load(&text);
     let packets = builtin_packets();
     let lent: Vec<Lent<'_>> = packets.iter().map(|packet| packet.lend(1_500_000_000)).collect();
@@ -33,9 +35,17 @@ fn check(expression: &str, name: &str, expected: &str) {
 #[test]
 fn getters_give_what_stands_in_the_headers_and_nil_where_there_is_none() {
     let udp = "UDP over IPv4";
-    for udp in [udp, "UDP over IPv4 with a VLAN tag", "UDP over IPv4 with two VLAN tags (QinQ)",
-        "UDP over IPv4 with options", "UDP over IPv4 without Ethernet", "UDP over IPv4, cooked",
-        "UDP over IPv4 of a loopback", "UDP over IPv4, first fragment", "UDP over IPv4 that claims more bytes than there are"] {
+    for udp in [
+        udp,
+        "UDP over IPv4 with a VLAN tag",
+        "UDP over IPv4 with two VLAN tags (QinQ)",
+        "UDP over IPv4 with options",
+        "UDP over IPv4 without Ethernet",
+        "UDP over IPv4, cooked",
+        "UDP over IPv4 of a loopback",
+        "UDP over IPv4, first fragment",
+        "UDP over IPv4 that claims more bytes than there are",
+    ] {
         check("packet.getUdp4Packet(pkt).eth:getType()", udp, "number 2048");
         check("pkt.ip4:getProtocol()", udp, "number 17");
         check("pkt.ip4:getSrc()", udp, "number 167772161");
@@ -110,8 +120,8 @@ fn getters_give_what_stands_in_the_headers_and_nil_where_there_is_none() {
     check("pkt.dns:getAnswers()", "DNS query", "nil nil");
     for response in ["DNS response", "DNS response over IPv6"] {
         check("pkt.dns:getAddress()", response, "string 192.0.2.1");
-        check("#pkt.dns:getAnswers()", response, "number 2");
-        check("pkt.dns:getAnswers()[1].target", response, "string example.org");
+        check("#(pkt.dns:getAnswers() or {})", response, "number 2");
+        check("((pkt.dns:getAnswers() or {})[1] or {}).target", response, "string example.org");
         check("pkt.dns:getType()", response, "number 1");
     }
     check("pkt.dns:getAddress()", "DNS response, truncated", "nil nil");
@@ -139,12 +149,24 @@ fn getters_give_what_stands_in_the_headers_and_nil_where_there_is_none() {
 
 #[test]
 fn addresses_of_ipv6_are_written_as_rfc_5952_says() {
-    for text in ["::", "::1", "1::", "2001:db8::1", "1:0:0:2::3", "1:2:3:4:5:6:7:8", "1:0:2:3:4:5:6:7", "::2:3:4:5:6:7", "fe80::1:0:0:1"] {
+    for text in [
+        "::",
+        "::1",
+        "1::",
+        "2001:db8::1",
+        "1:0:0:2::3",
+        "1:2:3:4:5:6:7:8",
+        "1:0:2:3:4:5:6:7",
+        "::2:3:4:5:6:7",
+        "fe80::1:0:0:1",
+    ] {
         let IpAddr::V6(address) = text.parse().expect("an address") else { panic!() };
         let mut packet = builtin_packets().swap_remove(8);
         assert_eq!(packet.name, "UDP over IPv6");
         packet.data[22..38].copy_from_slice(&address.octets());
-        let mut script = load("return function(pkt) return { text = pkt.ip6:getSrcString(), hosts = { pkt.ip6:getSrc() } } end");
+        let mut script = load(
+            "return function(pkt) return { text = pkt.ip6:getSrcString(), hosts = { pkt.ip6:getSrc() } } end",
+        );
         let hits = script.run(&[packet.lend(0)]).expect("it runs");
         assert_eq!(hits[0].text.as_deref(), Some(address.to_string().as_str()));
         assert_eq!(hits[0].hosts, [IpAddr::V6(address)]);
@@ -169,7 +191,11 @@ fn a_hit_may_have_a_text_a_window_hosts_and_flows() {
     assert_eq!(hit.hosts, [a, "2001:db8::9".parse().unwrap()]);
     assert_eq!(hit.flows, [Flow { protocol: 17, a: (a, 1000), b: ("10.0.0.2".parse().unwrap(), 60000) }]);
     let filter = hit.dump_filter().expect("it names some");
-    assert!(scope_filter::Filter::compile(&filter, scope_filter::VlanRule::Transparent, &[LinkType::ETHERNET]).is_ok(), "{filter}");
+    assert!(
+        scope_filter::Filter::compile(&filter, scope_filter::VlanRule::Transparent, &[LinkType::ETHERNET])
+            .is_ok(),
+        "{filter}"
+    );
 }
 
 #[test]
@@ -205,10 +231,18 @@ fn the_packet_that_fails_is_left_out_and_the_loop_goes_on() {
         end",
     );
     let bytes = [0u8; 300];
-    let packets: Vec<Lent<'_>> = (0..600usize).map(|n| Lent {
-        data: &bytes[..n % 10], original_len: 0, time_ns: 0, interface: 0, flags: 0, link_type: LinkType::ETHERNET,
-    }).collect();
-    let hits: Vec<usize> = script.run(&packets).expect("it runs").iter().filter_map(|hit| hit.packet).collect();
+    let packets: Vec<Lent<'_>> = (0..600usize)
+        .map(|n| Lent {
+            data: &bytes[..n % 10],
+            original_len: 0,
+            time_ns: 0,
+            interface: 0,
+            flags: 0,
+            link_type: LinkType::ETHERNET,
+        })
+        .collect();
+    let hits: Vec<usize> =
+        script.run(&packets).expect("it runs").iter().filter_map(|hit| hit.packet).collect();
     let expected: Vec<usize> = (0..600).filter(|n| n % 2 == 1 && n % 10 != 3).collect();
     assert_eq!(hits, expected);
     let counts = script.counts();
@@ -225,13 +259,16 @@ fn a_thousand_failures_in_a_row_disable_a_script() {
         let lent = vec![packets[0].lend(0); count];
         script.run(&lent).map(<[Hit]>::len)
     };
-    let mut script = load("local n = 0 return function() n = n + 1 if n ~= 1000 then error('no') end return true end");
+    let mut script =
+        load("local n = 0 return function() n = n + 1 if n ~= 1000 then error('no') end return true end");
     assert_eq!(run(&mut script, 700), Ok(0));
     assert_eq!(run(&mut script, 700), Ok(1), "one worked between");
     assert_eq!(run(&mut script, 598), Ok(0));
     assert!(script.disabled().is_none(), "{:?}", script.counts());
     assert_eq!(run(&mut script, 600), Ok(0));
-    let Some(Disabled::Row { packets: 1000, report }) = script.disabled().cloned() else { panic!("{:?}", script.disabled()) };
+    let Some(Disabled::Row { packets: 1000, report }) = script.disabled().cloned() else {
+        panic!("{:?}", script.disabled())
+    };
     assert!(report.contains("no"), "{report}");
     assert_eq!(script.counts().errors, 999 + 1000);
     assert!(matches!(run(&mut script, 1), Err(Ended::Disabled(_))));
@@ -258,7 +295,8 @@ fn what_is_wrong_on_load_is_said_with_its_place() {
     check("return wirescope.flows{state = 'struct {int a;}', packet = print, idel = 1}", "no setting 'idel'");
     check("return wirescope.flows{state = 'struct {', packet = print}", "state 'struct {' is no C type");
     check("\x1bLJ", "t.lua");
-    let dump = |text: &str| Keepers::load(text, &Options::named("d.lua")).expect_err("it is wrong").to_string();
+    let dump =
+        |text: &str| Keepers::load(text, &Options::named("d.lua")).expect_err("it is wrong").to_string();
     assert!(dump("return {}").contains("it has to end with: return function(trigger_pkt)"));
 }
 
@@ -271,9 +309,16 @@ fn ticks_come_in_capture_time_between_the_packets() {
     let mut script = load(text);
     let data = [0u8; 1];
     let at = |ms: i64, last: bool| Lent {
-        data: if last { &[] } else { &data }, original_len: 0, time_ns: ms * 1_000_000, interface: 0, flags: 0, link_type: LinkType::ETHERNET,
+        data: if last { &[] } else { &data },
+        original_len: 0,
+        time_ns: ms * 1_000_000,
+        interface: 0,
+        flags: 0,
+        link_type: LinkType::ETHERNET,
     };
-    let hits = script.run(&[at(50, false), at(99, false), at(100, false), at(310, false), at(299, true)]).expect("it runs");
+    let hits = script
+        .run(&[at(50, false), at(99, false), at(100, false), at(310, false), at(299, true)])
+        .expect("it runs");
     assert_eq!(hits[0].text.as_deref(), Some("p50 p99 t100 p100 t200 t300 p310 p299"));
     let hits = script.clock(550_000_000).expect("it runs");
     assert_eq!((hits[0].text.as_deref(), hits[0].packet, hits[0].time_ns), (Some("half"), None, 500_000_000));
@@ -312,22 +357,46 @@ fn flows_are_kept_bounded_expire_when_idle_and_give_place() {
     };
     let packets = [udp(1, false), udp(2, false), udp(1, true), udp(3, false), udp(4, false)];
     let lent = |at: usize, ms: i64| Lent {
-        data: &packets[at], original_len: 0, time_ns: ms * 1_000_000, interface: 0, flags: 0, link_type: LinkType::ETHERNET,
+        data: &packets[at],
+        original_len: 0,
+        time_ns: ms * 1_000_000,
+        interface: 0,
+        flags: 0,
+        link_type: LinkType::ETHERNET,
     };
     let arp = builtin_packets().into_iter().find(|packet| packet.name == "ARP request").unwrap();
-    let texts = |hits: &[Hit]| hits.iter().map(|hit| hit.text.clone().unwrap_or_default()).collect::<Vec<_>>();
-    let hits = texts(script.run(&[lent(0, 0), lent(1, 10), lent(2, 20), lent(3, 30), arp.lend(31_000_000)]).expect("it runs"));
+    let texts =
+        |hits: &[Hit]| hits.iter().map(|hit| hit.text.clone().unwrap_or_default()).collect::<Vec<_>>();
+    let hits = texts(
+        script
+            .run(&[lent(0, 0), lent(1, 10), lent(2, 20), lent(3, 30), arp.lend(31_000_000)])
+            .expect("it runs"),
+    );
     let name = |port: u16| format!("udp 10.0.0.1:{port} 10.0.0.2:60000");
-    assert_eq!(hits, [format!("{} #1", name(1)), format!("{} #1", name(2)), format!("{} #2", name(1)), format!("{} #1", name(3))]);
+    assert_eq!(
+        hits,
+        [
+            format!("{} #1", name(1)),
+            format!("{} #1", name(2)),
+            format!("{} #2", name(1)),
+            format!("{} #1", name(3))
+        ]
+    );
     // The fourth takes the place of the second, which was idle longest.
     let hits = texts(script.run(&[lent(4, 40)]).expect("it runs"));
     assert_eq!(hits.len(), 2, "{hits:?}");
-    assert!(hits.contains(&format!("gone {} #1", name(2))) && hits.contains(&format!("{} #1", name(4))), "{hits:?}");
+    assert!(
+        hits.contains(&format!("gone {} #1", name(2))) && hits.contains(&format!("{} #1", name(4))),
+        "{hits:?}"
+    );
     assert_eq!((script.counts().flows, script.counts().flows_evicted), (3, 1));
     let hits = script.clock(2_035_000_000).expect("it runs").to_vec();
     assert_eq!(texts(&hits), Vec::<String>::new());
     let hits = script.clock(2_100_000_000).expect("it runs").to_vec();
-    assert_eq!(texts(&hits), [format!("gone {} #2", name(1)), format!("gone {} #1", name(3)), format!("gone {} #1", name(4))]);
+    assert_eq!(
+        texts(&hits),
+        [format!("gone {} #2", name(1)), format!("gone {} #1", name(3)), format!("gone {} #1", name(4))]
+    );
     assert_eq!(hits[0].flows.len(), 1);
     assert_eq!(script.counts().flows, 0);
     assert_eq!(script.report(), None);
@@ -335,8 +404,10 @@ fn flows_are_kept_bounded_expire_when_idle_and_give_place() {
 
 #[test]
 fn state_goes_over_to_the_script_that_replaces_another() {
-    let mut old = load("wirescope.state = { n = 0, t = { 1, 'x', f = print } }
-        return function() wirescope.state.n = wirescope.state.n + 1 end");
+    let mut old = load(
+        "wirescope.state = { n = 0, t = { 1, 'x', f = print } }
+        return function() wirescope.state.n = wirescope.state.n + 1 end",
+    );
     let packets = builtin_packets();
     assert!(old.run(&[packets[0].lend(0), packets[1].lend(0)]).is_ok());
     let kept = old.kept().expect("it is plain");
@@ -353,7 +424,9 @@ fn state_goes_over_to_the_script_that_replaces_another() {
 
 #[test]
 fn a_script_is_told_of_its_dumps() {
-    let mut script = load("return { packet = function() end, on_dump = function(facts) print(facts.path, facts.packets) end }");
+    let mut script = load(
+        "return { packet = function() end, on_dump = function(facts) print(facts.path, facts.packets) end }",
+    );
     script.dumped(&[("path", Plain::from("/tmp/a.pcapng")), ("packets", Plain::from(7.0))]).expect("it runs");
     assert_eq!(script.take_notes(), (vec!["/tmp/a.pcapng\t7".to_string()], 0));
     let mut script = load("return { packet = function() end, on_dump = function() error('oh') end }");
@@ -369,14 +442,22 @@ fn a_dump_script_makes_a_function_for_each_dump() {
     let lent: Vec<Lent<'_>> = packets.iter().map(|packet| packet.lend(0)).collect();
     let with_trigger = keepers.begin(Some(&lent[0])).expect("it runs");
     let by_hand = keepers.begin(None).expect("it runs");
-    let ipv4 = packets.iter().filter(|packet| packet.name.contains("IPv4") || packet.name.starts_with("ICMP echo") || (packet.name.starts_with("DNS") && !packet.name.contains("IPv6")));
+    let ipv4 = packets.iter().filter(|packet| {
+        packet.name.contains("IPv4")
+            || packet.name.starts_with("ICMP echo")
+            || (packet.name.starts_with("DNS") && !packet.name.contains("IPv6"))
+    });
     let whole = ipv4.filter(|packet| packet.data.len() > 33).count();
     assert_eq!(keepers.keep(with_trigger, &lent).expect("it runs").len(), whole);
     assert_eq!(keepers.keep(by_hand, &lent).expect("it runs").len(), lent.len());
     keepers.end(with_trigger);
     assert_eq!((keepers.errors(), keepers.report()), (0, None));
     // The packet that fired stays in sight.
-    let mut keepers = Keepers::load("return function(t) return function(pkt) return t.payload:string() == pkt.payload:string() end end", &Options::named("d.lua")).expect("it loads");
+    let mut keepers = Keepers::load(
+        "return function(t) return function(pkt) return t.payload:string() == pkt.payload:string() end end",
+        &Options::named("d.lua"),
+    )
+    .expect("it loads");
     let id = {
         let copy = packets[12].clone();
         keepers.begin(Some(&copy.lend(0))).expect("it runs")
@@ -389,7 +470,9 @@ fn a_dump_script_makes_a_function_for_each_dump() {
     };
     assert!(wrong("return function(t) return 5 end").contains("it has to return function(pkt)"));
     assert!(wrong("return function(t) error('x') end").contains("d.lua:1: x"));
-    let mut keepers = Keepers::load("return function(t) return function() return 5 end end", &Options::named("d.lua")).expect("it loads");
+    let mut keepers =
+        Keepers::load("return function(t) return function() return 5 end end", &Options::named("d.lua"))
+            .expect("it loads");
     let ids: Vec<KeeperId> = (0..64).map(|_| keepers.begin(None).expect("there is a place")).collect();
     assert_eq!(keepers.begin(None), Err(keeper::NoKeeper::TooMany));
     assert!(keepers.keep(ids[0], &lent[..1]).expect("it runs").is_empty());
@@ -403,7 +486,8 @@ fn a_dump_script_makes_a_function_for_each_dump() {
 #[test]
 fn every_example_runs_over_every_kind_of_packet() {
     let packets = builtin_packets();
-    let lent: Vec<Lent<'_>> = (0..40).flat_map(|n| packets.iter().map(move |packet| packet.lend(n * 50_000_000))).collect();
+    let lent: Vec<Lent<'_>> =
+        (0..40).flat_map(|n| packets.iter().map(move |packet| packet.lend(n * 50_000_000))).collect();
     for example in EXAMPLES {
         let mut options = Options::named(example.file);
         match Libraries::open(&libraries(example.text)) {
@@ -429,7 +513,10 @@ fn every_example_runs_over_every_kind_of_packet() {
         let texts: Vec<String> = hits.iter().filter_map(|hit| hit.text.clone()).collect();
         match example.file {
             "payload.lua" => assert_eq!(hits.len() % 40, 0),
-            "dns-names.lua" => assert!(texts.contains(&"www.example.org is 192.0.2.1".to_string()) && texts.contains(&"10.0.0.1 asks for www.example.org".to_string())),
+            "dns-names.lua" => assert!(
+                texts.contains(&"www.example.org is 192.0.2.1".to_string())
+                    && texts.contains(&"10.0.0.1 asks for www.example.org".to_string())
+            ),
             _ => {}
         }
     }
@@ -439,14 +526,20 @@ fn every_example_runs_over_every_kind_of_packet() {
 fn the_port_scan_example_fires_once_per_scan() {
     let example = EXAMPLES.iter().find(|example| example.file == "port-scan.lua").unwrap();
     let mut script = load(example.text);
-    let syn = builtin_packets().into_iter().find(|packet| packet.name == "TCP over IPv4, SYN with options").unwrap();
-    let scan: Vec<Specimen> = (0..50u16).map(|port| {
-        let mut packet = syn.clone();
-        packet.data[36..38].copy_from_slice(&(port + 100).to_be_bytes());
-        packet
-    }).collect();
+    let syn = builtin_packets()
+        .into_iter()
+        .find(|packet| packet.name == "TCP over IPv4, SYN with options")
+        .unwrap();
+    let scan: Vec<Specimen> = (0..50u16)
+        .map(|port| {
+            let mut packet = syn.clone();
+            packet.data[36..38].copy_from_slice(&(port + 100).to_be_bytes());
+            packet
+        })
+        .collect();
     let run = |script: &mut Script, from_ns: i64, step_ns: i64| {
-        let lent: Vec<Lent<'_>> = scan.iter().zip(0..).map(|(packet, n)| packet.lend(from_ns + n * step_ns)).collect();
+        let lent: Vec<Lent<'_>> =
+            scan.iter().zip(0..).map(|(packet, n)| packet.lend(from_ns + n * step_ns)).collect();
         script.run(&lent).expect("it runs").iter().filter_map(|hit| hit.packet).collect::<Vec<_>>()
     };
     assert_eq!(run(&mut script, 0, 10_000_000), [20]);
@@ -456,16 +549,21 @@ fn the_port_scan_example_fires_once_per_scan() {
 
 #[test]
 fn what_a_script_kept_of_a_batch_gives_nil_when_that_is_over() {
-    let mut script = load("local kept, slice
+    let mut script = load(
+        "local ffi, kept, slice = require 'ffi'
         return function(pkt)
-            if kept then return { text = tostring(kept.payload.uint8[0]) .. tostring(slice[0]) .. tostring(kept.ip4:getSrc()) .. #kept .. ffi.string(slice) } end
-            kept, slice, ffi = pkt, pkt.payload.uint8 + 1, require 'ffi'
-        end".replace("local kept, slice", "local kept, slice, ffi").as_str());
+            if pkt.eth:getType() == 0x0806 then
+                return kept and { text = table.concat({ tostring(kept.payload.uint8[0]), tostring(slice[0]),
+                    tostring(kept.ip4:getSrc()), #kept, #slice, ffi.string(slice), ffi.string(kept) }, ' ') }
+            end
+            kept, slice = pkt, pkt.payload.uint8 + 1
+        end",
+    );
     let packets = builtin_packets();
-    let lent = packets[0].lend(0);
-    let filler = packets[19].lend(0);
-    assert!(script.run(&[filler, lent]).is_ok());
-    assert!(script.run(&[lent]).is_ok());
-    let hits = script.run(&[filler]).expect("it runs").to_vec();
-    assert_eq!(hits.first().and_then(|hit| hit.text.as_deref()), None, "{:?}", script.report());
+    let [udp, arp] = [0, 19].map(|at| packets[at].lend(0));
+    let text = |hits: &[Hit]| hits.first().and_then(|hit| hit.text.clone());
+    let hits = script.run(&[arp, udp, arp]).expect("it runs").to_vec();
+    assert_eq!(text(&hits).as_deref().map(|text| &text[..18]), Some("69 88 167772161 57"));
+    let hits = script.run(&[arp]).expect("it runs").to_vec();
+    assert_eq!(text(&hits).as_deref(), Some("nil nil nil 0 0  "), "{:?}", script.report());
 }

@@ -19,6 +19,7 @@ local function message(self)
     if self._transport == 17 and len >= 12 then
         return cast(u8p, self._data) + self._payload, len
     end
+    return nil
 end
 
 -- The name at `at`, and where it ends. Bytes that don't print stand as \DDD.
@@ -60,6 +61,7 @@ end
 function methods:isResponse()
     local p = message(self)
     if p then return p[2] >= 128 end
+    return nil
 end
 -- 0: no error; 3: no such name.
 function methods:getResponseCode()

@@ -23,7 +23,7 @@ local function loop(from, to)
 end
 
 -- Packets `from` to `to`. false: the script is disabled.
-return function(from, to)
+local function run(from, to)
     while from <= to do
         local whole, message = xpcall(loop, handler, from, to)
         if whole then
@@ -36,3 +36,7 @@ return function(from, to)
     end
     return true
 end
+
+-- The loop is compiled, not what is around it.
+jit.off(run)
+return run

@@ -393,4 +393,10 @@ function rust.keep(id, count)
 end
 function rust.release(id) keepers[id] = nil end
 
+-- Called once per batch: compiling these would only be tried, over and over.
+jit.off(rust.run)
+jit.off(rust.keep)
+-- The prelude's own tables are most of what lives. With LuaJIT's 200 % they would be marked so often that marking
+-- costs as much as making strings does (measured).
+collectgarbage("setpause", 400)
 return rust

@@ -71,6 +71,7 @@ local eth, vlan, arp, ip4, ip6, udp, tcp, icmp = {}, {}, {}, {}, {}, {}, {}, {}
 function eth:getType()
     local ethertype = self._ethertype
     if ethertype ~= 0 then return ethertype end
+    return nil
 end
 
 local function mac(self, at)
@@ -83,9 +84,11 @@ function eth:getDst() return mac(self, 0) end
 function eth:getSrc() return mac(self, 6) end
 function eth:getDstString()
     if self._tags >= 128 then return mac_text(cast(u8p, self._data), 0) end
+    return nil
 end
 function eth:getSrcString()
     if self._tags >= 128 then return mac_text(cast(u8p, self._data), 6) end
+    return nil
 end
 
 -- VLAN tags -------------------------------------------------------------------------------------------------
@@ -116,38 +119,47 @@ end
 
 function arp:getOperation()
     if self._network == 2 then return be16(cast(u8p, self._data), self._l3 + 6) end
+    return nil
 end
 function arp:getProtoSrcString()
     if self._network == 2 then return ip4_text(cast(u8p, self._data), self._l3 + 14) end
+    return nil
 end
 function arp:getProtoDstString()
     if self._network == 2 then return ip4_text(cast(u8p, self._data), self._l3 + 24) end
+    return nil
 end
 
 -- IPv4 ------------------------------------------------------------------------------------------------------
 
 function ip4:getProtocol()
     if self._network == 4 then return self._protocol end
+    return nil
 end
 function ip4:getVersion()
     if self._network == 4 then return 4 end
+    return nil
 end
 local function ip4_byte(name, at)
     ip4[name] = function(self)
         if self._network == 4 then return cast(u8p, self._data)[self._l3 + at] end
+        return nil
     end
 end
 local function ip4_word(name, at)
     ip4[name] = function(self)
         if self._network == 4 then return be16(cast(u8p, self._data), self._l3 + at) end
+        return nil
     end
 end
 local function ip4_address(name, at)
     ip4[name] = function(self)
         if self._network == 4 then return be32(cast(u8p, self._data), self._l3 + at) end
+        return nil
     end
     ip4[name .. "String"] = function(self)
         if self._network == 4 then return ip4_text(cast(u8p, self._data), self._l3 + at) end
+        return nil
     end
 end
 ip4_byte("getTOS", 1)
@@ -160,13 +172,16 @@ ip4_address("getDst", 16)
 -- In words of 4 bytes, options included.
 function ip4:getHeaderLength()
     if self._network == 4 then return band(cast(u8p, self._data)[self._l3], 15) end
+    return nil
 end
 function ip4:getFlags()
     if self._network == 4 then return rshift(cast(u8p, self._data)[self._l3 + 6], 5) end
+    return nil
 end
 -- In units of 8 bytes; 0 for a whole packet and for the first fragment.
 function ip4:getFragment()
     if self._network == 4 then return band(be16(cast(u8p, self._data), self._l3 + 6), 8191) end
+    return nil
 end
 
 -- IPv6 ------------------------------------------------------------------------------------------------------
@@ -174,32 +189,41 @@ end
 -- The protocol behind the extension headers, as far as these are there.
 function ip6:getProtocol()
     if self._network == 6 then return self._protocol end
+    return nil
 end
 function ip6:getVersion()
     if self._network == 6 then return 6 end
+    return nil
 end
 function ip6:getNextHeader()
     if self._network == 6 then return cast(u8p, self._data)[self._l3 + 6] end
+    return nil
 end
 function ip6:getTTL()
     if self._network == 6 then return cast(u8p, self._data)[self._l3 + 7] end
+    return nil
 end
 function ip6:getLength()
     if self._network == 6 then return be16(cast(u8p, self._data), self._l3 + 4) end
+    return nil
 end
 function ip6:getTrafficClass()
     if self._network == 6 then return band(rshift(be16(cast(u8p, self._data), self._l3), 4), 255) end
+    return nil
 end
 function ip6:getFlowLabel()
     if self._network == 6 then return band(be32(cast(u8p, self._data), self._l3), 0xfffff) end
+    return nil
 end
 -- The 16 bytes as a string: addresses of IPv6 compare as these.
 local function ip6_address(name, at)
     ip6[name] = function(self)
         if self._network == 6 then return raw_string(cast(u8p, self._data) + self._l3 + at, 16) end
+        return nil
     end
     ip6[name .. "String"] = function(self)
         if self._network == 6 then return ip6_text(cast(u8p, self._data), self._l3 + at) end
+        return nil
     end
 end
 ip6_address("getSrc", 8)
@@ -209,48 +233,60 @@ ip6_address("getDst", 24)
 
 function udp:getSrcPort()
     if self._transport == 17 then return self._src_port end
+    return nil
 end
 function udp:getDstPort()
     if self._transport == 17 then return self._dst_port end
+    return nil
 end
 function udp:getLength()
     if self._transport == 17 and self._l4 + 8 <= self.captured then
         return be16(cast(u8p, self._data), self._l4 + 4)
     end
+    return nil
 end
 function udp:getChecksum()
     if self._transport == 17 and self._l4 + 8 <= self.captured then
         return be16(cast(u8p, self._data), self._l4 + 6)
     end
+    return nil
 end
 
 function tcp:getSrcPort()
     if self._transport == 6 then return self._src_port end
+    return nil
 end
 function tcp:getDstPort()
     if self._transport == 6 then return self._dst_port end
+    return nil
 end
 local function whole_tcp(self)
     return self._transport == 6 and self._l4 + 20 <= self.captured
 end
 function tcp:getSeqNumber()
     if whole_tcp(self) then return be32(cast(u8p, self._data), self._l4 + 4) end
+    return nil
 end
 function tcp:getAckNumber()
     if whole_tcp(self) then return be32(cast(u8p, self._data), self._l4 + 8) end
+    return nil
 end
 -- In words of 4 bytes, options included.
 function tcp:getDataOffset()
     if whole_tcp(self) then return rshift(cast(u8p, self._data)[self._l4 + 12], 4) end
+    return nil
 end
 function tcp:getFlags()
     if whole_tcp(self) then return cast(u8p, self._data)[self._l4 + 13] end
+    return nil
 end
 function tcp:getWindow()
     if whole_tcp(self) then return be16(cast(u8p, self._data), self._l4 + 14) end
+    return nil
 end
 function tcp:getChecksum()
     if whole_tcp(self) then return be16(cast(u8p, self._data), self._l4 + 16) end
+    return nil
 end
 for at, name in ipairs { "Fin", "Syn", "Rst", "Psh", "Ack", "Urg" } do
     local mask = lshift(1, at - 1)
@@ -259,6 +295,7 @@ for at, name in ipairs { "Fin", "Syn", "Rst", "Psh", "Ack", "Urg" } do
         if whole_tcp(self) then
             return band(cast(u8p, self._data)[self._l4 + 13], mask) ~= 0 and 1 or 0
         end
+        return nil
     end
 end
 
@@ -268,12 +305,15 @@ local function is_icmp(self)
 end
 function icmp:getType()
     if is_icmp(self) then return cast(u8p, self._data)[self._l4] end
+    return nil
 end
 function icmp:getCode()
     if is_icmp(self) then return cast(u8p, self._data)[self._l4 + 1] end
+    return nil
 end
 function icmp:getChecksum()
     if is_icmp(self) then return be16(cast(u8p, self._data), self._l4 + 2) end
+    return nil
 end
 
 for name, methods in pairs { eth = eth, vlan = vlan, arp = arp, ip4 = ip4, ip6 = ip6, udp = udp, tcp = tcp, icmp = icmp } do
@@ -299,9 +339,10 @@ end
 
 local function element(address, bytes, pointer, width, i)
     i = tonumber(i)
-    if i and i >= 0 and (floor(i) + 1) * width <= bytes then
-        return cast(pointer, address)[floor(i)]
+    if i and i >= 0 and i < floor(bytes / width) then
+        return cast(pointer, address)[i]
     end
+    return nil
 end
 
 local slice_widths = { [1] = pointers[8], [2] = pointers[16], [4] = pointers[32], [8] = pointers[64] }
@@ -325,7 +366,7 @@ ffi.metatype(slice_t, {
 views[1] = { type = slice_t, bounds = slice_bounds }
 
 local code = [[
-local cast, element, slice, pointer, max, min, tonumber, fields_p, type = ...
+local cast, element, slice, pointer, max, min, tonumber, fields_p, type, arshift = ...
 local function bounds(self)
     return self._data + FROM, max(TO - FROM, 0)
 end
@@ -335,7 +376,6 @@ local function index(self, i)
         if i >= 0 and i * WIDTH + from + WIDTH <= TO then
             return cast(pointer, self._data + from)[i]
         end
-        return nil
     end
     return element(self._data + FROM, max(TO - FROM, 0), pointer, WIDTH, i)
 end
@@ -349,13 +389,15 @@ local function len(self)
 end
 return bounds, index, add, len
 ]]
+local SHIFTS = { [8] = "0", [16] = "1", [32] = "2", [64] = "3" }
 for stretch, limits in pairs(types.stretches) do
     local from, to = limits[1], "self." .. limits[2]
     from = from == "0" and from or "self." .. from
     for _, width in ipairs(types.widths) do
         local text = code:gsub("FROM", from):gsub("TO", to):gsub("WIDTH", tostring(width / 8))
+            :gsub("SHIFT", SHIFTS[width])
         local bounds, index, add, len = assert(loadstring(text, "=view"))(
-            cast, element, slice_t, pointers[width], max, min, tonumber, fields_p, type)
+            cast, element, slice_t, pointers[width], max, min, tonumber, fields_p, type, bit.arshift)
         local name = "ws_" .. stretch .. width
         ffi.metatype(name, { __index = index, __add = add, __len = len })
         views[#views + 1] = { type = typeof(name), bounds = bounds }
@@ -371,10 +413,12 @@ for stretch, limits in pairs(types.stretches) do
             function methods.be16(self, at)
                 local address, bytes = bounds(self)
                 if at >= 0 and at + 2 <= bytes then return be16(cast(u8p, address), at) end
+                return nil
             end
             function methods.be32(self, at)
                 local address, bytes = bounds(self)
                 if at >= 0 and at + 4 <= bytes then return be32(cast(u8p, address), at) end
+                return nil
             end
             ffi.metatype("ws_" .. stretch, { __index = methods, __len = len })
         end
