@@ -3,8 +3,8 @@
 //! The packet that fired is copied: the function may look at it for as long as its dump is written.
 
 use crate::error::{Disabled, Ended, ScriptError};
+use crate::lending::KEEPERS_MAX;
 use crate::record::{Lent, RECORDS_MAX};
-use crate::shared::KEEPERS_MAX;
 use crate::state::{Options, State};
 use crate::watch::Watch;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Keepers {
         let bytes = self.slots[at].insert(trigger.map_or_else(Box::default, |packet| packet.data.into()));
         if let Some(packet) = trigger {
             // The copy stays until `end`, which takes the record back.
-            self.state.shared.lend(RECORDS_MAX + at, &Lent { data: bytes, ..*packet }, false);
+            self.state.lending.lend(RECORDS_MAX + at, &Lent { data: bytes, ..*packet }, false);
         }
         let slot = trigger.map(|_| RECORDS_MAX + at);
         if !self.state.call_named("keeper", (at, slot)) {
@@ -93,12 +93,12 @@ impl Keepers {
                 break;
             }
             for (slot, packet) in packets.iter().enumerate() {
-                self.state.shared.lend(slot, packet, false);
+                self.state.lending.lend(slot, packet, false);
             }
             self.state.call_named("keep", (id.0, packets.len()));
             let base = part * RECORDS_MAX;
             self.kept.extend(self.state.places(packets.len()).iter().map(|at| base + at));
-            self.state.shared.take_back(0, packets.len());
+            self.state.lending.take_back(0, packets.len());
         }
         if !self.watch.leave(entered_ns) {
             return Err(Ended::Abandoned);
@@ -109,7 +109,7 @@ impl Keepers {
     /// A dump ends.
     pub fn end(&mut self, id: KeeperId) {
         self.state.ask::<()>("release", id.0);
-        self.state.shared.take_back(RECORDS_MAX + id.0, 1);
+        self.state.lending.take_back(RECORDS_MAX + id.0, 1);
         self.slots[id.0] = None;
     }
 
@@ -120,7 +120,7 @@ impl Keepers {
 
     /// Calls that failed.
     pub fn errors(&self) -> u64 {
-        self.state.shared.errors().0
+        self.state.lending.errors().0
     }
 
     /// The traceback of its first error.
@@ -144,6 +144,6 @@ impl Keepers {
 impl Drop for Keepers {
     /// The state's last finalizers may look at packets that fired, whose copies go first.
     fn drop(&mut self) {
-        self.state.shared.take_back(RECORDS_MAX, KEEPERS_MAX);
+        self.state.lending.take_back(RECORDS_MAX, KEEPERS_MAX);
     }
 }

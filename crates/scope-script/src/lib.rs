@@ -14,7 +14,7 @@
 //! | [`examples`] | scripts to begin with |
 //! | [`specimens`] | packets of every kind, to try a script on |
 //! | `state` | the Lua state: limits, and what it starts with |
-//! | `shared` | the memory that Rust and Lua share |
+//! | `lending` | the memory that Rust and Lua share |
 //! | `lua/` | the part in Lua: `types`, `views`, `dns`, `flows`, `protocols`, `loop`, `prelude` |
 //!
 //! A call from Rust per packet costs some 200 ns, one per batch almost nothing. So Rust fills an array of
@@ -30,12 +30,13 @@ mod error;
 pub mod examples;
 pub mod hit;
 pub mod keeper;
+mod lending;
 pub mod library;
 pub mod machine_code;
 pub mod plain;
 pub mod record;
 pub mod script;
-mod shared;
+
 pub mod specimens;
 mod state;
 pub mod watch;

@@ -19,11 +19,11 @@ return jit.status() and require('jit.util').traceinfo(1) ~= nil
 /// Whether a script that starts now gets machine code. It takes about a millisecond. `false` is worth a warning:
 /// scripts then run in LuaJIT's interpreter.
 pub fn machine_code_works() -> bool {
-    allowed() && new_lua().load(LOOP).set_name("=machine_code").eval().unwrap_or(false)
+    new_lua().load(LOOP).set_name("=machine_code").eval().unwrap_or(false)
 }
 
 /// Whether memory that was written may be made executable.
-pub(crate) fn allowed() -> bool {
+fn allowed() -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a mapping of its own, anywhere, that is given back.
@@ -45,5 +45,11 @@ pub(crate) fn new_lua() -> Lua {
     let options = LuaOptions::new().catch_rust_panics(false);
     // SAFETY: all libraries are loaded, which makes every script trusted code: that is what scripts are
     // (see the crate's first page). They get copies without what reaches outside (`lua/prelude.lua`).
-    unsafe { Lua::unsafe_new_with(StdLib::ALL, options) }
+    let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, options) };
+    if !allowed() {
+        // Before anything runs that could be compiled. It can't fail: the library is there.
+        let off: mlua::Result<()> = lua.load("jit.off()").exec();
+        debug_assert!(off.is_ok());
+    }
+    lua
 }

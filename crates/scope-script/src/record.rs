@@ -187,7 +187,8 @@ impl Record {
             end: captured as i32,
             link_type: packet.link_type.0,
             index: index as i32,
-            tags: headers.vlan_tags().min(TAGS_MAX) as u8 | u8::from(headers.ethernet()) * ETHERNET_ADDRESSES,
+            tags: headers.vlan_tags().min(TAGS_MAX) as u8
+                | if headers.ethernet() { ETHERNET_ADDRESSES } else { 0 },
             ..Record::default()
         };
         record.network_from(packet.link_type, data, &headers);

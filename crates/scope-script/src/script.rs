@@ -176,7 +176,7 @@ impl Script {
             None => (0, 0),
         };
         Counts {
-            errors: self.state.shared.errors().0,
+            errors: self.state.lending.errors().0,
             memory_bytes: self.state.lua().used_memory(),
             flows,
             flows_evicted,
@@ -215,12 +215,12 @@ impl Script {
     fn run_part(&mut self, packets: &[Lent<'_>], base: usize, count: usize) {
         let with_keys = self.state.wants_keys();
         for (slot, packet) in packets[base..base + count].iter().enumerate() {
-            self.state.shared.lend(slot, packet, with_keys);
+            self.state.lending.lend(slot, packet, with_keys);
         }
         self.state.run(count);
         self.counts.packets += count as u64;
         self.state.hits(base, count, |at| packets[at].time_ns, 0, &mut self.hits);
-        self.state.shared.take_back(0, count);
+        self.state.lending.take_back(0, count);
     }
 
     /// Ticks that are due before the first packet; how many packets come before the next one.
@@ -244,7 +244,7 @@ impl Script {
                 return;
             }
             let tick_ns = tick * TICK_NS;
-            self.state.shared.set_now(tick_ns);
+            self.state.lending.set_now(tick_ns);
             self.state.call_named("tick", tick_ns as f64 / 1e9);
             self.counts.ticks += 1;
             self.state.hits(0, 0, |_| 0, tick_ns, &mut self.hits);

@@ -2,10 +2,10 @@
 
 use crate::error::{Disabled, ScriptError};
 use crate::hit::{Flow, Hit};
+use crate::lending::Lending;
 use crate::library::Libraries;
 use crate::machine_code;
 use crate::record::Key;
-use crate::shared::Shared;
 use mlua::{Function, IntoLuaMulti, LightUserData, Lua, MultiValue, Table, Value};
 use scope_spelling::values::parse_duration_ns;
 use std::cell::{Cell, RefCell};
@@ -65,7 +65,7 @@ pub(crate) struct State {
     places: Vec<usize>,
     lua: Lua,
     /// Behind `lua`, so that it goes after it.
-    pub(crate) shared: Rc<Shared>,
+    pub(crate) lending: Rc<Lending>,
 }
 
 impl State {
@@ -79,13 +79,9 @@ impl State {
             cause: error.to_string(),
         };
         let lua = machine_code::new_lua();
-        let shared = Rc::new(Shared::new());
+        let lending = Rc::new(Lending::new());
         let left = Rc::new(Left::default());
-        let rust = prelude(&lua, &shared, &left, &options.libraries).map_err(no_state)?;
-        if !machine_code::allowed() {
-            // LuaJIT ends the process where it may not make memory executable.
-            lua.load("jit.off() jit.flush()").exec().map_err(no_state)?;
-        }
+        let rust = prelude(&lua, &lending, &left, &options.libraries).map_err(no_state)?;
         lua.set_memory_limit(options.memory_bytes_max).map_err(no_state)?;
         let load: Function = rust.get("load").map_err(no_state)?;
         let refused = |report: String| ScriptError::Load { script: options.name.clone(), report };
@@ -105,7 +101,7 @@ impl State {
             disabled: None,
             places: Vec::new(),
             lua,
-            shared,
+            lending,
         })
     }
 
@@ -183,7 +179,7 @@ impl State {
         let report = self.report().unwrap_or_default();
         Some(match why.as_str() {
             "memory" => Disabled::Memory { memory_bytes_max: self.memory_bytes_max, report },
-            _ => Disabled::Row { packets: self.shared.errors().1, report },
+            _ => Disabled::Row { packets: self.lending.errors().1, report },
         })
     }
 
@@ -200,7 +196,7 @@ impl State {
 
     /// Which of `count` packets the last run hit.
     pub(crate) fn places(&mut self, count: usize) -> &[usize] {
-        self.shared.hits(count, &mut self.places);
+        self.lending.hits(count, &mut self.places);
         &self.places
     }
 
@@ -213,14 +209,14 @@ impl State {
         now_ns: i64,
         hits: &mut Vec<Hit>,
     ) {
-        self.shared.hits(count, &mut self.places);
+        self.lending.hits(count, &mut self.places);
         let first = hits.len();
         hits.extend(self.places.iter().map(|&at| Hit {
             packet: Some(base + at),
             time_ns: times(base + at),
             ..Hit::default()
         }));
-        if !self.shared.detailed() {
+        if !self.lending.detailed() {
             return;
         }
         let answers: Vec<Table> = self.ask("answers", ()).unwrap_or_default();
@@ -261,20 +257,20 @@ fn address_of(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Loads the part in Lua, and gives what Rust calls of it.
-fn prelude(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Libraries) -> mlua::Result<Table> {
+fn prelude(lua: &Lua, lending: &Rc<Lending>, left: &Rc<Left>, libraries: &Libraries) -> mlua::Result<Table> {
     let sources = lua.create_table()?;
     for (name, text) in SOURCES {
         sources.set(name, text)?;
     }
-    let host = host(lua, shared, left, libraries)?;
-    let [control, records, keys] = shared.addresses().map(LightUserData);
+    let host = host(lua, lending, left, libraries)?;
+    let [control, records, keys] = lending.addresses().map(LightUserData);
     let (_, text) = SOURCES[SOURCES.len() - 1];
     let prelude = lua.load(text).set_name("=wirescope/prelude").into_function()?;
     prelude.call((control, records, keys, sources, host))
 }
 
 /// What the part in Lua calls of Rust.
-fn host(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Libraries) -> mlua::Result<Table> {
+fn host(lua: &Lua, lending: &Rc<Lending>, left: &Rc<Left>, libraries: &Libraries) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     host.set(
         "duration",
@@ -293,11 +289,11 @@ fn host(lua: &Lua, shared: &Rc<Shared>, left: &Rc<Left>, libraries: &Libraries) 
                 .transpose()
         })?,
     )?;
-    let shared = Rc::clone(shared);
+    let lending = Rc::clone(lending);
     host.set(
         "key",
         lua.create_function(move |lua, slot: usize| {
-            shared.key(slot).map(|key| lua.create_string(key)).transpose()
+            lending.key(slot).map(|key| lua.create_string(key)).transpose()
         })?,
     )?;
     let notes = Rc::clone(left);

@@ -3,7 +3,7 @@
 use scope_packet::LinkType;
 use scope_script::*;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// What becomes of a script.
@@ -121,10 +121,11 @@ const SCRIPTS: &[(&str, Fate)] = &[
     ("return { packet = function() end, on_tick = function() while true do end end }", Stuck),
 ];
 
+/// Why it was disabled, its counts and its report; or why it wasn't loaded.
+type Outcome = Result<(Option<Disabled>, Counts, String), String>;
+
 /// Loads and runs a script in a thread of its own, as an engine would.
-fn fate(
-    text: &'static str,
-) -> (Arc<Watch>, std::sync::mpsc::Receiver<Result<(Option<Disabled>, Counts, String), String>>) {
+fn fate(text: &'static str) -> (Arc<Watch>, Receiver<Outcome>) {
     let watch = Arc::new(Watch::new());
     let (sender, receiver) = channel();
     let shared = Arc::clone(&watch);

@@ -39,18 +39,18 @@ struct Memory {
 
 /// The memory of one Lua state.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Lending {
     memory: NonNull<Memory>,
 }
 
-impl Shared {
-    pub(crate) fn new() -> Shared {
+impl Lending {
+    pub(crate) fn new() -> Lending {
         let layout = Layout::new::<Memory>();
         // SAFETY: the layout has a size.
         let memory = unsafe { alloc_zeroed(layout) };
         // All zero is a legal value of every field.
         let memory = NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout));
-        Shared { memory }
+        Lending { memory }
     }
 
     /// Addresses of control, records and keys, for Lua.
@@ -142,7 +142,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for Lending {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `new`, and nobody has the address any more: the Lua state that
         // got it holds this value, too (`state.rs`).
