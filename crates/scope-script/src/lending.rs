@@ -109,6 +109,15 @@ impl Lending {
         record.key(data).map(|key| key.bytes())
     }
 
+    /// Forgets what the last call hit: one that fails before it begins hits nothing.
+    pub(crate) fn forget_hits(&self) {
+        // SAFETY: fields of the allocation.
+        unsafe {
+            addr_of_mut!((*self.memory.as_ptr()).control.hits).write(0);
+            addr_of_mut!((*self.memory.as_ptr()).control.detailed).write(0);
+        }
+    }
+
     /// Indices of the packets that the loop hit, in order, into `hits`.
     pub(crate) fn hits(&self, count: usize, hits: &mut Vec<usize>) {
         hits.clear();

@@ -140,6 +140,7 @@ impl State {
 
     /// Calls the script. What it does wrong is counted; if that is too much, it is disabled.
     pub(crate) fn call(&mut self, function: &Function, args: impl IntoLuaMulti) -> bool {
+        self.lending.forget_hits();
         let fine = match function.call::<Option<bool>>(args) {
             Ok(fine) => fine != Some(false),
             Err(error) => {

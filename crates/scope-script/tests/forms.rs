@@ -523,6 +523,50 @@ fn every_example_runs_over_every_kind_of_packet() {
 }
 
 #[test]
+fn the_ndpi_example_finds_an_application_where_the_library_is_installed() {
+    let example = EXAMPLES.iter().find(|example| example.file == "ndpi.lua").expect("there is one");
+    let mut options = Options::named(example.file);
+    match Libraries::open(&libraries(example.text)) {
+        Ok(libraries) => options.libraries = libraries,
+        Err(error) => return println!("skipped: {error}"),
+    }
+    let mut script = Script::load(example.text, &options).expect("it loads");
+    let packets = builtin_packets();
+    let data = packets.iter().find(|packet| packet.name == "TCP over IPv4, data").expect("there is one");
+    let banner = |payload: &[u8], from_server: bool| {
+        let mut packet = data.data[..54].to_vec();
+        packet.extend(payload);
+        packet[16..18].copy_from_slice(&(40 + payload.len() as u16).to_be_bytes());
+        packet[36..38].copy_from_slice(&22u16.to_be_bytes());
+        if from_server {
+            for (at, bytes) in [(26, 4), (34, 2)] {
+                packet[at..at + 2 * bytes].rotate_left(bytes);
+            }
+        }
+        packet
+    };
+    let flow = [
+        banner(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", true),
+        banner(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", false),
+    ];
+    let lent: Vec<Lent<'_>> = (0..12)
+        .map(|n| Lent {
+            data: &flow[n % 2],
+            original_len: flow[n % 2].len() as u32,
+            time_ns: 1_700_000_000_000_000_000 + n as i64 * 1_000_000,
+            interface: 0,
+            flags: 0,
+            link_type: LinkType::ETHERNET,
+        })
+        .collect();
+    let hits = script.run(&lent).expect("it runs").to_vec();
+    assert_eq!(script.report(), None);
+    let texts: Vec<_> = hits.iter().filter_map(|hit| hit.text.as_deref()).collect();
+    assert_eq!(texts, ["SSH: tcp 10.0.0.1:40000 10.0.0.2:22"]);
+    assert_eq!(hits[0].flows.len(), 1);
+}
+
+#[test]
 fn the_port_scan_example_fires_once_per_scan() {
     let example = EXAMPLES.iter().find(|example| example.file == "port-scan.lua").unwrap();
     let mut script = load(example.text);
