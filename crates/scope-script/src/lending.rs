@@ -2,7 +2,7 @@
 //!
 //! Lua has its address for as long as its state lives, so it neither moves nor goes before. Rust touches it only
 //! between calls of Lua, or in a function that Lua calls: in one thread, one after the other. All access is by
-//! raw pointers to single fields, no reference to it ever exists.
+//! raw pointers, or by references that end before Lua runs.
 //!
 //! What a script can keep is a record. So records are never freed, and are emptied when the bytes they speak of
 //! aren't lent any more: a kept view then gives nil.
@@ -71,12 +71,13 @@ impl Lending {
     #[inline]
     pub(crate) fn lend(&self, slot: usize, packet: &Lent<'_>, with_key: bool) {
         assert!(slot < SLOTS);
-        let record = Record::of(packet, slot);
-        let key = if with_key { record.key(packet.data).unwrap_or_default() } else { Key::default() };
-        // SAFETY: the slot lies in the arrays; see the module for who else reads.
+        // SAFETY: the slot lies in the arrays, whose values are legal from the start, and Lua doesn't run: these
+        // are the only references to them, and end here.
         unsafe {
-            addr_of_mut!((*self.memory.as_ptr()).records).cast::<Record>().add(slot).write(record);
+            let record = &mut *addr_of_mut!((*self.memory.as_ptr()).records).cast::<Record>().add(slot);
+            record.set(packet, slot);
             if with_key {
+                let key = record.key(packet.data).unwrap_or_default();
                 addr_of_mut!((*self.memory.as_ptr()).keys).cast::<Key>().add(slot).write(key);
             }
         }

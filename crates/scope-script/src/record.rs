@@ -112,19 +112,25 @@ fn behind_ipv6(data: &[u8], at: usize) -> Transport {
 }
 
 impl Record {
-    /// The record of a packet, which has place `index` among its batch. It holds the address of the packet's
-    /// bytes: it is for as long as these are lent.
-    #[inline]
-    pub(crate) fn of(packet: &Lent<'_>, index: usize) -> Record {
-        Record::plain(packet, index).unwrap_or_else(|| Record::any(packet, index))
+    /// Makes this the record of a packet, which has place `index` among its batch. It holds the address of the
+    /// packet's bytes: it is for as long as these are lent.
+    ///
+    /// In place, since a record that is copied is loaded in wide words right behind its narrow stores, and waits
+    /// for these (measured: a third of an empty script's time).
+    #[inline(always)]
+    pub(crate) fn set(&mut self, packet: &Lent<'_>, index: usize) {
+        if !self.set_plain(packet, index) {
+            *self = Record::any(packet, index);
+        }
     }
 
     /// The short way for what most packets are: UDP or TCP over IPv4 without options, tags or fragments. The
-    /// other way gives the same record (measured: 5 instead of 20 ns).
+    /// other way gives the same record (measured: 13 ns less).
+    /// `false`: it isn't such a packet.
     #[inline(always)]
-    fn plain(packet: &Lent<'_>, index: usize) -> Option<Record> {
+    fn set_plain(&mut self, packet: &Lent<'_>, index: usize) -> bool {
         let data = packet.data;
-        let head = data.first_chunk::<PLAIN_BYTES>()?;
+        let Some(head) = data.first_chunk::<PLAIN_BYTES>() else { return false };
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let protocol = head[23];
         let udp = protocol == UDP;
@@ -134,7 +140,7 @@ impl Record {
             && (udp || protocol == TCP)
             && data.len() <= CAPTURED_MAX;
         if !plain {
-            return None;
+            return false;
         }
         let captured = data.len() as i32;
         let total_bytes = word(16) as i32;
@@ -146,7 +152,7 @@ impl Record {
         } else {
             34 + (head[46] >> 4).max(5) as i32 * 4
         };
-        Some(Record {
+        *self = Record {
             data: data.as_ptr() as u64,
             time_ns: packet.time_ns,
             captured,
@@ -166,7 +172,8 @@ impl Record {
             transport: protocol,
             tags: ETHERNET_ADDRESSES,
             index: index as i32,
-        })
+        };
+        true
     }
 
     /// The record of any packet.
@@ -387,7 +394,8 @@ mod tests {
             }
             specimen.data.truncate(len);
             let lent = specimen.lend(7);
-            if let Some(plain) = Record::plain(&lent, 3) {
+            let mut plain = Record::default();
+            if plain.set_plain(&lent, 3) {
                 assert_eq!(plain, Record::any(&lent, 3));
             }
         }
@@ -403,7 +411,7 @@ mod tests {
             back.data[from..from + len].copy_from_slice(&packet.data[at..from]);
         }
         let key =
-            |packet: &crate::Specimen| Record::of(&packet.lend(0), 0).key(&packet.data).expect("it is IP");
+            |packet: &crate::Specimen| Record::any(&packet.lend(0), 0).key(&packet.data).expect("it is IP");
         assert_eq!(key(&packet), key(&back));
         assert_eq!(
             Key::from_bytes(&key(&packet).bytes()).map(|key| (key.a_port, key.protocol)),
@@ -411,6 +419,6 @@ mod tests {
         );
         let arp =
             builtin_packets().into_iter().find(|packet| packet.name == "ARP request").expect("there is one");
-        assert_eq!(Record::of(&arp.lend(0), 0).key(&arp.data), None);
+        assert_eq!(Record::any(&arp.lend(0), 0).key(&arp.data), None);
     }
 }
