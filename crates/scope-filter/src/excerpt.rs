@@ -4,7 +4,7 @@
 pub(crate) const SHOWN_BYTES: usize = 60;
 
 /// The text in a line of its own, at most 60 bytes to either side of the place, and a caret below it.
-pub(crate) fn excerpt(text: &str, at: usize) -> String {
+pub fn excerpt(text: &str, at: usize) -> String {
     let at = text.floor_char_boundary(at);
     let from = text.floor_char_boundary(at.saturating_sub(SHOWN_BYTES));
     let to = text.ceil_char_boundary((at + SHOWN_BYTES).min(text.len()));

@@ -55,6 +55,7 @@ mod tests;
 mod words;
 
 pub use error::FilterError;
+pub use excerpt::excerpt;
 pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
 pub use input::{FILTER_INPUTS_MAX, FilterInput};
 pub use libpcap::libpcap_version;

@@ -12,6 +12,14 @@
 //! | [`windows`] | those of one trigger, by the values of their hits |
 //! | [`places`] | the cap on dumps at once |
 //! | [`compile_cache`] | which hits make a dump filter, as far as it is known |
+//! | [`pattern`] | counts and sequences, read from text |
+//! | [`matches`] | a packet that matched a filter of these, and the hit that it made |
+//! | [`merger`] | the matches of several workers, put in one order |
+//! | [`pattern_state`] | what a pattern remembers of its matches, and with which it holds |
+//! | [`count`] | counts by key in a sliding window |
+//! | [`sequence`] | sequences by key |
+//! | `key_table` | keys with a small state each, in bounded memory |
+//! | [`fuzzing`] | doors for fuzz targets |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
@@ -19,17 +27,29 @@
 
 pub mod compile_cache;
 pub mod condition;
+pub mod count;
+pub mod fuzzing;
 pub mod holdoff;
+mod key_table;
+pub mod matches;
+pub mod merger;
 pub mod occurrence;
+pub mod pattern;
+pub mod pattern_state;
 pub mod places;
 pub mod response;
+pub mod sequence;
 pub mod trigger;
 pub mod verdict;
 pub mod window;
 pub mod windows;
 
 pub use condition::Condition;
+pub use matches::{Held, Hit, Match};
+pub use merger::Merger;
 pub use occurrence::{Key, Matched, Occurrence, Why};
+pub use pattern::{Pattern, PatternError, Rule, is_pattern};
+pub use pattern_state::{COUNT_BYTES_DEFAULT, PatternReport, PatternState};
 pub use places::{DUMPS_MAX, Place, Places, Requester};
 pub use response::{DURATION_NS_MAX, Response};
 pub use trigger::{Trigger, TriggerConfig};
