@@ -2,10 +2,12 @@
 //! says what happens when none are.
 //!
 //! ```text
-//! hash ─┬─ upper 6 bits ─► shard: slots, 32 bytes or a multiple each, at most three quarters taken
-//!       └─ lower 32 bits ─► home of the key in the shard; the key is there, or in one of the next slots,
+//! hash ─┬─ upper 6 bits ─► shard: pairs of slots, of a line of 64 bytes or several, at most 5/8 taken
+//!       └─ lower 32 bits ─► home pair of the key in the shard; the key is there, or in one of the next slots,
 //!                           in front of the first empty one
 //! ```
+//! Both slots of the home pair are compared at once, without a branch for each: most keys are there.
+//!
 //! A shard that is full first drops the keys that are over; where that frees little, it grows by a half. So
 //! one key costs a few moves of others, and no growth moves more than a shard. A removed key leaves no mark:
 //! those behind it move up. The hash is keyed with a seed from outside: who sends packets can't choose keys
@@ -33,9 +35,14 @@ pub(crate) struct Slot<S> {
     pub state: S,
 }
 
+/// The slots of a line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Pair<S>([Slot<S>; 2]);
+
 #[derive(Debug)]
 struct Shard<S> {
-    slots: Vec<Slot<S>>,
+    pairs: Vec<Pair<S>>,
     held: usize,
     /// Keys that found no room since the keys were dropped that are over.
     refused: usize,
@@ -55,6 +62,8 @@ pub(crate) struct KeyTable<S> {
     seed: [u64; 3],
     held: usize,
     bytes: usize,
+    /// How often keys were added or removed.
+    changes: u64,
     /// The shard that [`KeyTable::tidy_next`] looks at next.
     next: usize,
 }
@@ -65,28 +74,63 @@ fn folded(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl<S: Copy + Default> Shard<S> {
-    const NEW: Shard<S> = Shard { slots: Vec::new(), held: 0, refused: 0 };
+impl<S> Slot<S> {
+    /// Whether it is this key's.
+    #[inline]
+    fn has(&self, key: [u64; 2]) -> bool {
+        (((self.key[0] ^ key[0]) | (self.key[1] ^ key[1])) == 0) & (self.latest_ns != EMPTY)
+    }
+}
 
-    /// The slot where the key of `hash` would be if all were empty.
+impl<S: Copy + Default> Shard<S> {
+    const NEW: Shard<S> = Shard { pairs: Vec::new(), held: 0, refused: 0 };
+
+    fn slots(&self) -> usize {
+        2 * self.pairs.len()
+    }
+
+    fn slot(&self, at: usize) -> &Slot<S> {
+        &self.pairs[at / 2].0[at % 2]
+    }
+
+    fn slot_mut(&mut self, at: usize) -> &mut Slot<S> {
+        &mut self.pairs[at / 2].0[at % 2]
+    }
+
+    fn taken(&self) -> impl Iterator<Item = &Slot<S>> {
+        self.pairs.iter().flat_map(|pair| &pair.0).filter(|slot| slot.latest_ns != EMPTY)
+    }
+
+    /// The pair where the key of `hash` would be if all were empty.
     fn home(&self, hash: u64) -> usize {
-        // Below the number of slots.
-        ((hash & 0xffff_ffff) * self.slots.len() as u64 >> 32) as usize
+        // Below the number of pairs.
+        ((hash & 0xffff_ffff) * self.pairs.len() as u64 >> 32) as usize
     }
 
     fn has_room(&self) -> bool {
-        self.held < self.slots.len() / 4 * 3
+        self.held < self.slots() / 8 * 5
     }
 
     fn behind(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+        if at + 1 == self.slots() { 0 } else { at + 1 }
     }
 
+    #[inline]
     fn find(&self, hash: u64, key: [u64; 2]) -> Option<usize> {
-        let mut at = self.home(hash);
-        // A shard with slots has empty ones.
-        while let Some(slot) = self.slots.get(at).filter(|slot| slot.latest_ns != EMPTY) {
-            if slot.key == key {
+        let home = self.home(hash);
+        let Pair([first, second]) = self.pairs.get(home)?;
+        let (in_first, in_second) = (first.has(key), second.has(key));
+        if in_first | in_second {
+            return Some(2 * home + usize::from(in_second));
+        }
+        self.find_behind(2 * home, key)
+    }
+
+    /// Looks for a key that isn't in its home pair, which begins at `at`.
+    fn find_behind(&self, mut at: usize, key: [u64; 2]) -> Option<usize> {
+        // There are empty ones.
+        while self.slot(at).latest_ns != EMPTY {
+            if self.slot(at).has(key) {
                 return Some(at);
             }
             at = self.behind(at);
@@ -95,30 +139,30 @@ impl<S: Copy + Default> Shard<S> {
     }
 
     fn put(&mut self, hash: u64, new: Slot<S>) {
-        let mut at = self.home(hash);
-        while self.slots[at].latest_ns != EMPTY {
+        let mut at = 2 * self.home(hash);
+        while self.slot(at).latest_ns != EMPTY {
             at = self.behind(at);
         }
-        self.slots[at] = new;
+        *self.slot_mut(at) = new;
         self.held += 1;
     }
 
     /// Empties slot `at`. Keys behind it move up as far as their homes allow.
     fn remove(&mut self, mut at: usize, hash: impl Fn([u64; 2]) -> u64) {
-        let len = self.slots.len();
+        let len = self.slots();
         let distance = |from: usize, to: usize| if to >= from { to - from } else { to + len - from };
         let mut other = at;
         loop {
             other = self.behind(other);
-            if self.slots[other].latest_ns == EMPTY {
+            if self.slot(other).latest_ns == EMPTY {
                 break;
             }
-            if distance(self.home(hash(self.slots[other].key)), other) >= distance(at, other) {
-                self.slots[at] = self.slots[other];
+            if distance(2 * self.home(hash(self.slot(other).key)), other) >= distance(at, other) {
+                *self.slot_mut(at) = *self.slot(other);
                 at = other;
             }
         }
-        self.slots[at].latest_ns = EMPTY;
+        self.slot_mut(at).latest_ns = EMPTY;
         self.held -= 1;
     }
 
@@ -130,7 +174,8 @@ impl<S: Copy + Default> Shard<S> {
         mut removed: impl FnMut(S),
     ) {
         let mut at = 0;
-        while let Some(slot) = self.slots.get(at) {
+        while at < self.slots() {
+            let slot = self.slot(at);
             // Another key may move to this slot; whoever comes from the begin was looked at there.
             if slot.latest_ns != EMPTY && is_over(slot) {
                 removed(slot.state);
@@ -144,7 +189,7 @@ impl<S: Copy + Default> Shard<S> {
 
 impl<S: Copy + Default> KeyTable<S> {
     /// Bytes of a key's slot.
-    pub const SLOT_BYTES: usize = size_of::<Slot<S>>();
+    pub const SLOT_BYTES: usize = size_of::<Pair<S>>() / 2;
 
     /// An empty table.
     pub fn new(seed: [u64; 2]) -> KeyTable<S> {
@@ -152,7 +197,7 @@ impl<S: Copy + Default> KeyTable<S> {
         let shards = std::iter::repeat_with(|| Shard::NEW).take(SHARDS).collect();
         // A factor of zero would make all hashes zero.
         let seed = [a, b, folded(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03) | 1];
-        KeyTable { shards, seed, held: 0, bytes: 0, next: 0 }
+        KeyTable { shards, seed, held: 0, bytes: 0, changes: 0, next: 0 }
     }
 
     /// Keys that it holds, those included that are over.
@@ -167,7 +212,7 @@ impl<S: Copy + Default> KeyTable<S> {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        *self = KeyTable { seed: self.seed, ..KeyTable::new([0, 0]) };
+        *self = KeyTable { seed: self.seed, changes: self.changes + 1, ..KeyTable::new([0, 0]) };
     }
 
     /// The keyed hash of a key.
@@ -184,8 +229,8 @@ impl<S: Copy + Default> KeyTable<S> {
     #[inline]
     pub fn fetch(&self, hash: u64) {
         let shard = &self.shards[Self::shard_of(hash)];
-        if let Some(slot) = shard.slots.get(shard.home(hash)) {
-            fetch::fetch_begin(slot);
+        if let Some(pair) = shard.pairs.get(shard.home(hash)) {
+            fetch::fetch_begin(pair);
         }
     }
 
@@ -200,17 +245,26 @@ impl<S: Copy + Default> KeyTable<S> {
     /// What is at `spot`.
     #[inline]
     pub fn at(&mut self, spot: Spot) -> &mut Slot<S> {
-        &mut self.shards[spot.shard as usize].slots[spot.slot as usize]
+        self.shards[spot.shard as usize].slot_mut(spot.slot as usize)
     }
 
-    /// A key's slot. It was at `spot` some time ago, and is looked for if it isn't any more.
+    /// How often keys were added or removed: until that changes, all spots stay right.
     #[inline]
-    pub fn slot(&mut self, hash: u64, key: [u64; 2], spot: Option<Spot>) -> Option<&mut Slot<S>> {
-        let shard = &mut self.shards[Self::shard_of(hash)];
-        let is_there =
-            |at: &usize| shard.slots.get(*at).is_some_and(|slot| slot.key == key && slot.latest_ns != EMPTY);
-        let at = spot.map(|spot| spot.slot as usize).filter(is_there).or_else(|| shard.find(hash, key))?;
-        Some(&mut shard.slots[at])
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A key's slot. It was found at `spot` after so many `changes`.
+    #[inline]
+    pub fn slot(
+        &mut self,
+        hash: u64,
+        key: [u64; 2],
+        spot: Option<Spot>,
+        changes: u64,
+    ) -> Option<&mut Slot<S>> {
+        let spot = if changes == self.changes { spot } else { self.find(hash, key) };
+        spot.map(|spot| self.at(spot))
     }
 
     /// Adds a key that isn't there, if there is room in at most `bytes_max` bytes for all slots. Keys whose
@@ -229,6 +283,7 @@ impl<S: Copy + Default> KeyTable<S> {
             return false;
         }
         self.shards[shard].put(hash, Slot { key, latest_ns, state });
+        self.changes += 1;
         self.held += 1;
         true
     }
@@ -240,15 +295,15 @@ impl<S: Copy + Default> KeyTable<S> {
         bytes_max: usize,
         removed: impl FnMut(S),
     ) -> bool {
-        let slots = self.shards[shard].slots.len();
+        let slots = self.shards[shard].slots();
         // The old slots are there until all keys have moved.
-        let wanted = (slots + slots / 2).max(SLOTS_MIN);
+        let wanted = (slots + slots / 4 * 2).max(SLOTS_MIN);
         let may_grow = self.bytes + wanted * Self::SLOT_BYTES <= bytes_max;
         self.shards[shard].refused += 1;
         if may_grow || self.shards[shard].refused * REFUSED_PER_TIDY > slots {
             self.tidy(shard, live_from_ns, removed);
         }
-        if may_grow && self.shards[shard].held >= slots / 8 * 5 {
+        if may_grow && self.shards[shard].held >= slots / 2 {
             self.grow(shard, wanted);
         }
         self.shards[shard].has_room()
@@ -261,18 +316,20 @@ impl<S: Copy + Default> KeyTable<S> {
         shard.retain(|key| hash(seed, key), |slot| slot.latest_ns < live_from_ns, removed);
         shard.refused = 0;
         self.held -= held - shard.held;
+        self.changes += 1;
     }
 
     fn grow(&mut self, shard: usize, slots: usize) {
         let empty = Slot { key: [0; 2], latest_ns: EMPTY, state: S::default() };
         let seed = self.seed;
         let shard = &mut self.shards[shard];
-        let old = std::mem::replace(&mut shard.slots, vec![empty; slots]);
+        let old = std::mem::replace(&mut shard.pairs, vec![Pair([empty; 2]); slots / 2]);
         shard.held = 0;
-        for slot in old.iter().filter(|slot| slot.latest_ns != EMPTY) {
+        for slot in old.iter().flat_map(|pair| &pair.0).filter(|slot| slot.latest_ns != EMPTY) {
             shard.put(hash(seed, slot.key), *slot);
         }
-        self.bytes += (slots - old.len()) * Self::SLOT_BYTES;
+        self.changes += 1;
+        self.bytes += (slots - 2 * old.len()) * Self::SLOT_BYTES;
     }
 
     /// Removes the keys that are over of one shard, another one each time.
@@ -285,8 +342,7 @@ impl<S: Copy + Default> KeyTable<S> {
     pub fn evict(&mut self, hash_of_key: u64) -> usize {
         let seed = self.seed;
         let shard = &mut self.shards[Self::shard_of(hash_of_key)];
-        let mut times: Vec<i64> =
-            shard.slots.iter().map(|slot| slot.latest_ns).filter(|&latest_ns| latest_ns != EMPTY).collect();
+        let mut times: Vec<i64> = shard.taken().map(|slot| slot.latest_ns).collect();
         let evicted = times.len().div_ceil(4);
         if evicted == 0 {
             return 0;
@@ -300,6 +356,7 @@ impl<S: Copy + Default> KeyTable<S> {
         };
         shard.retain(|key| hash(seed, key), is_over, |_| ());
         self.held -= evicted;
+        self.changes += 1;
         evicted
     }
 }
@@ -363,7 +420,8 @@ mod tests {
                 let from = now - 200;
                 let hash = table.hash(key);
                 let found = table.find(hash, key);
-                match table.slot(hash, key, Some(Spot { shard: 0, slot: number as u32 })) {
+                let changes = table.changes();
+                match table.slot(hash, key, found, changes) {
                     Some(slot) => {
                         prop_assert_eq!((slot.latest_ns, slot.state), naive[&key]);
                         prop_assert!(found.is_some());

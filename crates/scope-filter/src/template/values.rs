@@ -27,6 +27,7 @@ impl Values {
     }
 
     /// As two words, equal where the values are. They are no hash: some are what the packet says.
+    #[inline]
     pub fn words(self) -> [u64; 2] {
         self.0
     }
@@ -54,9 +55,10 @@ pub(super) enum Part {
 /// Gathers values.
 #[derive(Default)]
 pub(super) struct Gatherer {
-    kept: [u8; KEPT_BYTES_MAX],
+    /// All parts, from the lowest byte on.
+    kept: u128,
     len: usize,
-    /// All parts, once they are too long to be kept.
+    /// The same, once they are too long to be kept.
     hashed: Option<[std::hash::DefaultHasher; 2]>,
 }
 
@@ -68,27 +70,29 @@ impl Gatherer {
     }
 
     /// The same.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, part: Part, bytes: &[u8]) {
         let head = [part as u8, bytes.len() as u8];
         let end = self.len + head.len() + bytes.len();
-        match self.kept.get_mut(self.len..end) {
-            Some(free) if self.hashed.is_none() => {
-                free[..head.len()].copy_from_slice(&head);
-                free[head.len()..].copy_from_slice(bytes);
-                self.len = end;
-            }
-            _ => self.hash(head, bytes),
+        if end > KEPT_BYTES_MAX || self.hashed.is_some() {
+            return self.hash(head, bytes);
         }
+        // In registers where the length is known: bytes that were just stored can't be loaded as one number at once.
+        let mut all = [0; 16];
+        all[..head.len()].copy_from_slice(&head);
+        all[head.len()..head.len() + bytes.len()].copy_from_slice(bytes);
+        self.kept |= u128::from_le_bytes(all) << (8 * self.len);
+        self.len = end;
     }
 
+    #[inline(never)]
     fn hash(&mut self, head: [u8; 2], bytes: &[u8]) {
-        let kept = &self.kept[..self.len];
+        let (kept, len) = (self.kept.to_le_bytes(), self.len);
         let hashers = self.hashed.get_or_insert_with(|| {
             let [first, second] = &*KEYS;
             let mut hashers = [first.build_hasher(), second.build_hasher()];
             for hasher in &mut hashers {
-                hasher.write(kept);
+                hasher.write(&kept[..len]);
             }
             hashers
         });
@@ -104,11 +108,8 @@ impl Gatherer {
         if let Some([first, second]) = &self.hashed {
             return Values([first.finish(), second.finish() & !LAST_BYTE]);
         }
-        let mut bytes = [0; KEPT_BYTES_MAX + 1];
-        bytes[..KEPT_BYTES_MAX].copy_from_slice(&self.kept);
-        bytes[KEPT_BYTES_MAX] = self.len as u8;
-        let both = u128::from_le_bytes(bytes);
-        Values([both as u64, (both >> 64) as u64])
+        let high = (self.kept >> 64) as u64 | (self.len as u64) << (8 * (KEPT_BYTES_MAX - 8));
+        Values([self.kept as u64, high])
     }
 }
 
