@@ -31,6 +31,9 @@ fn packet(number: u32) -> [u8; 60] {
     packet.try_into().expect("60 bytes")
 }
 
+/// What one side does with a batch: the index of its first match, its matches or where they go, its packets.
+type Side<'a> = &'a mut dyn FnMut(usize, &mut Vec<Match>, &[(Headers, [u8; 60])]);
+
 /// One thread with a map, match by match.
 struct Naive<K>(HashMap<K, VecDeque<i64>>);
 
@@ -73,7 +76,7 @@ fn measure(live: u32, needed: usize) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        ((state >> 32) * u64::from(KEYS) >> 32) as usize
+        (((state >> 32) * u64::from(KEYS)) >> 32) as usize
     })
     .take(MATCHES)
     .collect();
@@ -92,26 +95,25 @@ fn measure(live: u32, needed: usize) {
         // Matches and packets of a batch are made outside of what is timed, and lie in the caches.
         let mut batch: Vec<Match> = Vec::with_capacity(FED);
         let mut seen: Vec<(Headers, [u8; 60])> = Vec::with_capacity(FED);
-        let mut per_match =
-            |side: usize, run: &mut dyn FnMut(usize, &mut Vec<Match>, &[(Headers, [u8; 60])])| {
-                let mut elapsed = Duration::ZERO;
-                for (chunk, numbers) in numbers.chunks(FED).enumerate() {
-                    let from = chunk * FED;
-                    batch.clear();
-                    seen.clear();
-                    for (index, &number) in numbers.iter().enumerate() {
-                        if side < 2 {
-                            batch.push(match_of(from + index, keys[number]));
-                        } else {
-                            seen.push((Headers::parse(link, &packets[number]), packets[number]));
-                        }
+        let mut per_match = |side: usize, run: Side<'_>| {
+            let mut elapsed = Duration::ZERO;
+            for (chunk, numbers) in numbers.chunks(FED).enumerate() {
+                let from = chunk * FED;
+                batch.clear();
+                seen.clear();
+                for (index, &number) in numbers.iter().enumerate() {
+                    if side < 2 {
+                        batch.push(match_of(from + index, keys[number]));
+                    } else {
+                        seen.push((Headers::parse(link, &packets[number]), packets[number]));
                     }
-                    let begun = Instant::now();
-                    run(from, &mut batch, &seen);
-                    elapsed += begun.elapsed();
                 }
-                ns[side].push(elapsed.as_nanos() as f64 / MATCHES as f64);
-            };
+                let begun = Instant::now();
+                run(from, &mut batch, &seen);
+                elapsed += begun.elapsed();
+            }
+            ns[side].push(elapsed.as_nanos() as f64 / MATCHES as f64);
+        };
 
         let (mut naive, mut expected) = (Naive(HashMap::new()), Vec::new());
         per_match(0, &mut |from, batch, _| {

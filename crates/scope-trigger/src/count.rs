@@ -255,7 +255,7 @@ impl Counts {
                 if let Some(lost) =
                     times.make_room(rings, self.needed, before_ns, live_from_ns, ring_bytes_max)
                 {
-                    self.to_sketch(hash, &lost, now_ns);
+                    self.hand_over(hash, &lost, now_ns);
                     return self.sketch(hash, now_ns);
                 }
                 times.add(rings, self.needed, now_ns, live_from_ns)
@@ -291,7 +291,7 @@ impl Counts {
     }
 
     /// The sketch gets times of a key that were exact so far.
-    fn to_sketch(&mut self, hash: u64, times_ns: &[i64], now_ns: i64) {
+    fn hand_over(&mut self, hash: u64, times_ns: &[i64], now_ns: i64) {
         self.sketched_since_ns.get_or_insert(now_ns);
         for &time_ns in times_ns {
             self.sketch.add(hash, time_ns, now_ns);

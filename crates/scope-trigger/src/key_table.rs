@@ -104,7 +104,7 @@ impl<S: Copy + Default> Shard<S> {
     /// The pair where the key of `hash` would be if all were empty.
     fn home(&self, hash: u64) -> usize {
         // Below the number of pairs.
-        ((hash & 0xffff_ffff) * self.pairs.len() as u64 >> 32) as usize
+        (((hash & 0xffff_ffff) * self.pairs.len() as u64) >> 32) as usize
     }
 
     fn has_room(&self) -> bool {

@@ -66,6 +66,8 @@ pub(super) struct Rings {
     free: Vec<u8>,
     /// First of the free pieces of each order.
     first: [u32; ORDERS],
+    /// What was asked for at the begin.
+    room_bytes: usize,
 }
 
 impl Rings {
@@ -76,7 +78,7 @@ impl Rings {
         // Without it the rings move when they grow.
         let _ = words.try_reserve_exact(units * UNIT);
         let _ = free.try_reserve_exact(units);
-        Rings { words, free, first: [NONE; ORDERS] }
+        Rings { words, free, first: [NONE; ORDERS], room_bytes: bytes }
     }
 
     /// Bytes that were touched.
@@ -84,11 +86,9 @@ impl Rings {
         self.free.len() * UNIT_BYTES
     }
 
-    /// Forgets all.
+    /// Forgets all, and gives the memory back.
     pub fn clear(&mut self) {
-        self.words.clear();
-        self.free.clear();
-        self.first = [NONE; ORDERS];
+        *self = Rings::new(self.room_bytes);
     }
 
     /// The times of a ring.

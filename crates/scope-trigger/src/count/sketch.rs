@@ -88,7 +88,7 @@ impl Sketch {
         std::array::from_fn(|row| {
             let mixed =
                 hash.wrapping_add(step.wrapping_mul(row as u64 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            row * self.row_cells + (u128::from(mixed) * self.row_cells as u128 >> 64) as usize
+            row * self.row_cells + ((u128::from(mixed) * self.row_cells as u128) >> 64) as usize
         })
     }
 
