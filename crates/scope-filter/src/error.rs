@@ -131,6 +131,20 @@ impl FilterError {
         }
     }
 
+    /// The same fault of a text that stands in `source` from byte `from` on: its place is that in `source`.
+    pub fn within(mut self, source: &str, from: usize) -> FilterError {
+        match &mut self {
+            FilterError::Syntax { text, at, .. }
+            | FilterError::Name { text, at, .. }
+            | FilterError::TooDeep { text, at, .. } => {
+                *at += from;
+                *text = source.into();
+            }
+            FilterError::Link { .. } | FilterError::TooLong { .. } => {}
+        }
+        self
+    }
+
     /// Whether libpcap can't filter packets of the link types, whatever the text.
     pub fn is_for_links_without_filters(&self) -> bool {
         match self {

@@ -23,6 +23,12 @@ pub fn fetch_value<T>(value: &T) {
     }
 }
 
+/// Asks for the line in which `value` begins, without waiting for it: all of it, where it lies in one line.
+#[inline(always)]
+pub fn fetch_begin<T>(value: &T) {
+    line(std::ptr::from_ref(value).cast());
+}
+
 /// Asks for the lines of `value` for writing, without waiting for them: other cores give them up.
 #[inline(always)]
 pub fn fetch_to_write<T>(value: &mut T) {
@@ -67,6 +73,7 @@ mod tests {
         fetch(&values, 100, 1 << 20);
         fetch(&[], 0, 1000);
         fetch_value(&values);
+        fetch_begin(&values);
         fetch_to_write(&mut values);
         line(std::ptr::null());
         line_to_write(std::ptr::dangling_mut());

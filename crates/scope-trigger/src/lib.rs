@@ -18,6 +18,14 @@
 //! | [`bins`], [`sketch`] | what one worker adds up for the signals |
 //! | [`meter`] | that of all workers joined, in order of time |
 //! | [`series`] | what is remembered of a signal |
+//! | [`pattern`] | counts and sequences, read from text |
+//! | [`matches`] | a packet that matched a filter of these, and the hit that it made |
+//! | [`merger`] | the matches of several workers, put in one order |
+//! | [`pattern_state`] | what a pattern remembers of its matches, and with which it holds |
+//! | [`count`] | counts by key in a sliding window |
+//! | [`sequence`] | sequences by key |
+//! | `key_table` | keys with a small state each, in bounded memory |
+//! | [`fuzzing`] | doors for fuzz targets |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
@@ -26,14 +34,22 @@
 pub mod bins;
 pub mod compile_cache;
 pub mod condition;
+pub mod count;
+pub mod fuzzing;
 pub mod holdoff;
+mod key_table;
 pub mod level;
 pub mod level_state;
+pub mod matches;
 pub mod measure;
+pub mod merger;
 pub mod meter;
 pub mod occurrence;
+pub mod pattern;
+pub mod pattern_state;
 pub mod places;
 pub mod response;
+pub mod sequence;
 pub mod series;
 pub mod signal;
 pub mod sketch;
@@ -43,7 +59,11 @@ pub mod window;
 pub mod windows;
 
 pub use condition::Condition;
+pub use matches::{Held, Hit, Match};
+pub use merger::Merger;
 pub use occurrence::{Key, Matched, Occurrence, Why};
+pub use pattern::{Pattern, PatternError, Rule, is_pattern};
+pub use pattern_state::{COUNT_BYTES_DEFAULT, PatternReport, PatternState};
 pub use places::{DUMPS_MAX, Place, Places, Requester};
 pub use response::{DURATION_NS_MAX, Response};
 pub use trigger::{Trigger, TriggerConfig};
