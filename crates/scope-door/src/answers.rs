@@ -195,8 +195,7 @@ fn trigger(trigger: &TriggerStatus) -> Value {
     let TriggerStatus { config, armed, counts } = trigger;
     let hits: Map<String, Value> =
         counts.each().iter().map(|(word, hits)| (word.to_string(), json!(hits))).collect();
-    let level = config.condition.level().map(|level| level.text.clone());
-    let filter = config.condition.filter().map(|filter| filter.text().to_string()).or(level);
+    let filter = config.condition.text();
     let dump = config.response.template.as_ref().map(|template| template.text().to_string());
     json!({
         "name": config.name, "condition": config.condition.kind(),

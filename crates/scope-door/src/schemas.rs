@@ -254,7 +254,7 @@ fn signal() -> [(&'static str, Value); 7] {
 fn trigger() -> Value {
     object(&[
         ("name", text("its name")),
-        ("condition", words(&["filter", "level", "hand"])),
+        ("condition", words(&["filter", "level", "count", "sequence", "hand"])),
         ("filter", nullable(text("what it fires at; null: only by hand"))),
         ("dump", nullable(text("what its dumps keep; null: all packets"))),
         ("before_ns", number("how far back they reach, ns")),

@@ -67,6 +67,7 @@ mod obeying;
 mod outputs;
 mod own_process;
 mod path;
+mod patterns;
 pub mod plan;
 mod recovery_told;
 mod refused;

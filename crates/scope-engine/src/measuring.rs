@@ -10,15 +10,18 @@
 //! window still finds its packets in the ring, at any speed.
 
 use crate::dumps::Dumps;
+use crate::patterns::{Fired, Kept, Matches, Patterns};
 use crate::triggers::{TriggerSet, Triggers};
 use crate::wiring::Shared;
+use scope_dump::HitPacket;
+use scope_events::event::Warning;
 use scope_packet::{LinkType, Moment};
 use scope_spelling::figures::span;
 use scope_trigger::measure::BIN_NS;
 use scope_trigger::meter::{Handed, Held, Meter};
 use scope_trigger::series::Step;
 use scope_trigger::signal::SignalSet;
-use scope_trigger::{Condition, Key, Occurrence, Requester, Trigger, Why};
+use scope_trigger::{Condition, Key, Matched, Occurrence, Requester, Trigger, Why};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -39,6 +42,7 @@ pub(crate) const SUMS_MAX: usize = 1 << 18;
 #[derive(Debug, Default)]
 struct Outbox {
     handed: Vec<Handed>,
+    matches: Matches,
     /// Of these all.
     sums: usize,
     until: Moment,
@@ -48,7 +52,9 @@ struct Outbox {
 #[derive(Debug)]
 pub struct Measuring {
     set: Arc<SignalSet>,
-    seed: u64,
+    seed: [u64; 2],
+    /// Bytes that one count or sequence may take.
+    count_bytes: usize,
     /// One for each worker. Protected by its lock, which is held to put something in or to take all.
     outboxes: Vec<Mutex<Outbox>>,
     /// What is joined.
@@ -91,13 +97,15 @@ pub struct SignalNow {
 }
 
 impl Measuring {
-    /// Of a run with so many workers. `run_id` is what nobody outside can guess.
-    pub fn new(set: Arc<SignalSet>, workers: usize, run_id: [u8; 16]) -> Measuring {
-        let (head, _) = run_id.split_first_chunk().unwrap_or((&[0; 8], &[]));
+    /// Of a run with so many workers, where one count or sequence may take so many bytes. `run_id` is what nobody
+    /// outside can guess.
+    pub fn new(set: Arc<SignalSet>, workers: usize, run_id: [u8; 16], count_bytes: usize) -> Measuring {
+        let seed = u128::from_le_bytes(run_id);
         Measuring {
             meter: Mutex::new(Meter::new(set.clone())),
             set,
-            seed: u64::from_le_bytes(*head),
+            seed: [seed as u64, (seed >> 64) as u64],
+            count_bytes,
             outboxes: (0..workers).map(|_| Mutex::default()).collect(),
             done: Mutex::new(Moment::BEGIN),
             awaited: AtomicBool::new(false),
@@ -109,7 +117,7 @@ impl Measuring {
 
     /// Of a run without the thread that joins: nothing is kept, and nobody waits.
     pub fn unjoined(workers: usize) -> Arc<Measuring> {
-        let measuring = Measuring::new(Arc::default(), workers, [0; 16]);
+        let measuring = Measuring::new(Arc::default(), workers, [0; 16], 0);
         measuring.over.store(true, Ordering::Release);
         Arc::new(measuring)
     }
@@ -121,7 +129,7 @@ impl Measuring {
 
     /// What hashes of this run begin with.
     pub(crate) fn seed(&self) -> u64 {
-        self.seed
+        self.seed[0]
     }
 
     /// Takes what `worker` hands on. Without `waits` it never waits.
@@ -131,28 +139,30 @@ impl Measuring {
     pub(crate) fn hand_on(
         &self,
         worker: u32,
-        handed: Vec<Handed>,
+        (handed, matches): (Vec<Handed>, Matches),
         until: Moment,
         waits: bool,
-    ) -> Result<(), Vec<Handed>> {
+    ) -> Result<(), (Vec<Handed>, Matches)> {
         let place = &self.outboxes[worker as usize];
         let mut outbox = match place.try_lock() {
             Ok(outbox) => outbox,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) if waits => locked(place),
-            Err(TryLockError::WouldBlock) => return Err(handed),
+            Err(TryLockError::WouldBlock) => return Err((handed, matches)),
         };
         while waits && outbox.sums > SUMS_MAX && !self.over.load(Ordering::Acquire) {
             drop(outbox);
             std::thread::sleep(WAIT_STEP);
             outbox = locked(place);
         }
-        let sums: usize = handed.iter().map(|handed| handed.sums.len()).sum();
+        let matched: usize = matches.iter().map(|(_, matches)| matches.len()).sum();
+        let sums = handed.iter().map(|handed| handed.sums.len()).sum::<usize>() + matched;
         if outbox.sums > SUMS_MAX || self.over.load(Ordering::Relaxed) {
             self.count_unmeasured(sums as u64);
         } else {
             outbox.sums += sums;
             outbox.handed.extend(handed);
+            outbox.matches.extend(matches);
         }
         outbox.until = outbox.until.max(until);
         drop(outbox);
@@ -234,14 +244,20 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// too.
 pub(crate) fn measure(shared: &Shared, live: bool) {
     let _over = OverOnDrop(&shared.measuring);
-    let mut set = watch(&shared.measuring, &shared.triggers);
+    let measuring = &shared.measuring;
+    let mut patterns = Patterns::new(measuring.outboxes.len(), measuring.count_bytes, measuring.seed);
+    let mut set = watch(measuring, &mut patterns, &shared.triggers);
     let mut autos = Autos::default();
     loop {
         if shared.triggers.is_past(&set) {
-            set = watch(&shared.measuring, &shared.triggers);
+            set = watch(measuring, &mut patterns, &shared.triggers);
         }
-        let has_conditions = set.watches_signals;
-        if step(shared, &set, &mut autos, live) == Moment::END {
+        let has_conditions = set.is_joined;
+        let settled = step(shared, &set, &mut patterns, &mut autos, live);
+        for text in patterns.bounds() {
+            shared.events.log(Warning::from(text));
+        }
+        if settled == Moment::END {
             return;
         }
         std::thread::park_timeout(if has_conditions { LOOK_EVERY } else { LOOK_IDLE });
@@ -249,47 +265,56 @@ pub(crate) fn measure(shared: &Shared, live: bool) {
 }
 
 /// Takes over the triggers in force.
-fn watch(measuring: &Measuring, triggers: &Triggers) -> Arc<TriggerSet> {
+fn watch(measuring: &Measuring, patterns: &mut Patterns, triggers: &Triggers) -> Arc<TriggerSet> {
     let set = triggers.current();
+    patterns.watch(&set.of_patterns);
     let conditions = set.all().iter().filter_map(|trigger| match &trigger.config().condition {
         Condition::Level(condition) => Some((Watched(trigger.clone()), condition.clone())),
-        Condition::Filter(_) | Condition::Hand => None,
+        Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
     });
     locked(&measuring.meter).evaluate(conditions);
-    let awaited = set.watches_signals || set.all().iter().any(|trigger| trigger.config().auto_ns.is_some());
+    let awaited = set.is_joined || set.all().iter().any(|trigger| trigger.config().auto_ns.is_some());
     measuring.awaited.store(awaited, Ordering::Relaxed);
     set
 }
 
 /// Joins what is there, and fires; up to where everything is evaluated.
-fn step(shared: &Shared, set: &TriggerSet, autos: &mut Autos, live: bool) -> Moment {
+fn step(shared: &Shared, set: &TriggerSet, patterns: &mut Patterns, autos: &mut Autos, live: bool) -> Moment {
     let measuring = &shared.measuring;
     let mut settled = Moment::END;
     let mut held = Vec::new();
     let joined = {
         let mut meter = locked(&measuring.meter);
-        for outbox in &measuring.outboxes {
+        for (worker, outbox) in measuring.outboxes.iter().enumerate() {
             let mut outbox = locked(outbox);
             outbox.sums = 0;
             let (handed, until) = (std::mem::take(&mut outbox.handed), outbox.until);
+            let matches = std::mem::take(&mut outbox.matches);
             drop(outbox);
+            patterns.take(worker, &matches, until);
             handed.into_iter().for_each(|handed| meter.take(handed));
             settled = settled.min(until);
         }
         meter.settle(settled, live, &mut held);
         meter.joined()
     };
+    let mut fired = Vec::new();
+    patterns.settle(&mut fired);
     // By the time at which it was certain, whatever the condition: the same order however much is settled at once.
-    held.sort_by_key(|held| (held.era, held.crossing.decided_bin));
+    let mut certain: Vec<(Moment, Certain)> = held.into_iter().map(Certain::of_level).collect();
+    certain.extend(fired.into_iter().map(|fired| (fired.at, Certain::Pattern(fired))));
+    certain.sort_by_key(|(at, _)| *at);
     let has_autos = set.all().iter().any(|trigger| trigger.config().auto_ns.is_some());
-    if !held.is_empty() || has_autos {
+    if !certain.is_empty() || has_autos {
         let ring = &shared.ring;
         let link_types: Vec<LinkType> =
             (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
-        for held in &held {
-            let decided = Moment::new(held.era, (held.crossing.decided_bin + 1) * BIN_NS - 1);
-            autos.come_to(decided, set, &shared.dumps, &link_types, live);
-            fire(&shared.dumps, held, &measuring.set, &link_types, live);
+        for (at, certain) in &certain {
+            autos.come_to(*at, set, &shared.dumps, &link_types, live);
+            match certain {
+                Certain::Level(held) => fire(&shared.dumps, held, &measuring.set, &link_types, live),
+                Certain::Pattern(fired) => fire_pattern(shared, fired, &link_types, live),
+            }
         }
         if let Some((era, begin, next)) = joined {
             autos.begin(Moment::new(era, begin * BIN_NS));
@@ -298,6 +323,51 @@ fn step(shared: &Shared, set: &TriggerSet, autos: &mut Autos, live: bool) -> Mom
     }
     *locked(&measuring.done) = settled;
     settled
+}
+
+/// That something holds, and who fires.
+enum Certain {
+    Level(Held<Watched>),
+    Pattern(Fired),
+}
+
+impl Certain {
+    /// A level, and when it was certain.
+    fn of_level(held: Held<Watched>) -> (Moment, Certain) {
+        let at = Moment::new(held.era, (held.crossing.decided_bin + 1) * BIN_NS - 1);
+        (at, Certain::Level(held))
+    }
+}
+
+/// The occurrence of a condition on several packets: with the packet that made it hold, where the ring still has it.
+fn fire_pattern(shared: &Shared, fired: &Fired, link_types: &[LinkType], live: bool) {
+    let Fired { trigger, at, packet, what } = fired;
+    let kept = Kept::find(&shared.ring, packet.lane, packet.packet);
+    let parsed = kept.as_ref().and_then(Kept::parsed);
+    let template = trigger.config().response.template.as_ref();
+    let is_own = template.is_some_and(|template| !template.has_names());
+    let filter = trigger.config().condition.pattern().map_or("", |pattern| pattern.filters()[0].text());
+    let matched = kept.as_ref().zip(parsed.as_ref()).map(|(kept, (headers, data))| Matched {
+        link_type: kept.link_type,
+        headers,
+        data,
+    });
+    let place = kept.as_ref().map(|kept| HitPacket {
+        lane: packet.lane,
+        packet: packet.packet,
+        link_type: kept.link_type,
+    });
+    let occurrence = Occurrence {
+        at: *at,
+        clock_ns: at.time_ns,
+        key: if matched.is_some() { Key::OfPacket } else { Key::Whole },
+        why: Why::Condition(what),
+        packet: matched,
+        given: (matched.is_none() && !is_own).then_some(filter),
+        link_types,
+        requester: if live { Requester::Live } else { Requester::Waiting(*at) },
+    };
+    shared.dumps.occurred(trigger, &occurrence, place);
 }
 
 /// The occurrence of a condition that began to hold.
@@ -321,7 +391,7 @@ fn fire(dumps: &Arc<Dumps>, held: &Held<Watched>, signals: &SignalSet, link_type
         at: Moment::new(held.era, crossing.since_bin * BIN_NS),
         clock_ns: decided_ns,
         key: Key::Whole,
-        why: Why::Level(&what),
+        why: Why::Condition(&what),
         packet: None,
         given: (!has_own).then_some(&*held.condition.filter_text),
         link_types,

@@ -320,6 +320,7 @@ mod tests {
             link_types: vec![LinkType::ETHERNET],
             vlan: VlanRule::Exact,
             signals: Arc::default(),
+            count_bytes: 0,
             filter_engine: FilterEngine::Interpreter,
             status_every: MINUTE,
             folder: None,

@@ -38,13 +38,14 @@ use parse::Parse;
 use prefilter::Prefilters;
 use scope_dump::HitPacket;
 use scope_filter::FILTER_INPUTS_MAX;
+use scope_filter::Values;
 use scope_packet::{
     BATCH_PACKETS_MAX, DropReason, Gap, GapReason, Headers, Interface, LinkType, Moment, Packet, Sink, Turn,
     time,
 };
 use scope_ring::ClaimGroup;
 use scope_source::Timing;
-use scope_trigger::{Key, Matched, Occurrence, Requester, Why};
+use scope_trigger::{Key, Match, Matched, Occurrence, Requester, Why};
 use signals::Signals;
 use std::collections::BTreeMap;
 use triggers::Evaluate;
@@ -503,6 +504,18 @@ impl<'a> Path<'a> {
         };
         for trigger in self.triggers.hit_by(at) {
             dumps.occurred(trigger, &occurrence, place);
+        }
+        for (of, step) in self.triggers.matched_by(at) {
+            let trigger = &self.triggers.set().of_patterns[of];
+            let key = trigger.config().condition.pattern().and_then(|pattern| pattern.key());
+            // Of a packet that lacks a name of the key there is no match.
+            let values =
+                key.map_or(Ok(Values::everything()), |key| key.values(headers, link_type, packet.data));
+            let Ok(key) = values else { continue };
+            let (lane, number) =
+                (self.append.lanes[lane].writer.lane(), place.map_or(u64::MAX, |place| place.packet));
+            let at = Moment::new(self.era, time_ns);
+            self.signals.matched(trigger, Match { at, key, packet: number, handle: 0, lane, step });
         }
     }
 }

@@ -123,6 +123,8 @@ pub struct Fixed {
     pub vlan: VlanRule,
     /// Signals that are measured.
     pub signals: Arc<SignalSet>,
+    /// Memory of one count or sequence, bytes.
+    pub count_bytes: usize,
     /// What evaluates filters.
     pub filter_engine: FilterEngine,
     /// How often the log has a status line; at least a second.

@@ -258,7 +258,10 @@ impl Run {
         // Workers of files wait for a dump that hangs.
         let keeper = if live { start_keeper(&scans, &events) } else { None };
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
-        let measuring = Arc::new(Measuring::new(plan.fixed.signals.clone(), sources.len(), ring.run_id()));
+        let measuring = {
+            let (signals, bytes) = (plan.fixed.signals.clone(), plan.fixed.count_bytes);
+            Arc::new(Measuring::new(signals, sources.len(), ring.run_id(), bytes))
+        };
         let shared = Shared {
             ring,
             measuring,

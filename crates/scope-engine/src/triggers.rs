@@ -9,7 +9,7 @@
 //! A trigger that both sets have goes on as it is: armed or not, holdoff, open windows, counts. A dump that
 //! has begun needs its trigger's name only, so a trigger that is gone finishes its dumps.
 
-use scope_trigger::{Condition, HitCounts, Trigger, TriggerConfig};
+use scope_trigger::{HitCounts, Trigger, TriggerConfig};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,8 +26,10 @@ pub struct TriggerSet {
     triggers: Vec<Arc<Trigger>>,
     /// Of these, in the same order, those that have a filter: what a worker evaluates.
     pub of_packets: Vec<Arc<Trigger>>,
-    /// Some have a condition on signals.
-    pub watches_signals: bool,
+    /// Of these those that have a condition on several packets.
+    pub of_patterns: Vec<Arc<Trigger>>,
+    /// Some have a condition on signals, or on several packets.
+    pub is_joined: bool,
 }
 
 impl TriggerSet {
@@ -35,9 +37,11 @@ impl TriggerSet {
         let triggers: Vec<_> = triggers.chain([hand]).collect();
         let has_filter = |trigger: &&Arc<Trigger>| trigger.config().condition.filter().is_some();
         let of_packets = triggers.iter().filter(has_filter).cloned().collect();
-        let is_level = |trigger: &Arc<Trigger>| matches!(trigger.config().condition, Condition::Level(_));
-        let watches_signals = triggers.iter().any(is_level);
-        TriggerSet { epoch, triggers, of_packets, watches_signals }
+        let is_pattern = |trigger: &&Arc<Trigger>| trigger.config().condition.pattern().is_some();
+        let of_patterns: Vec<_> = triggers.iter().filter(is_pattern).cloned().collect();
+        let is_level = |trigger: &Arc<Trigger>| trigger.config().condition.level().is_some();
+        let is_joined = !of_patterns.is_empty() || triggers.iter().any(is_level);
+        TriggerSet { epoch, triggers, of_packets, of_patterns, is_joined }
     }
 
     /// All, in the order given; the one by hand last.
@@ -173,7 +177,7 @@ mod tests {
     use super::*;
     use scope_filter::{Filter, VlanRule};
     use scope_packet::{LinkType, Moment};
-    use scope_trigger::{Places, Response, Verdict};
+    use scope_trigger::{Condition, Places, Response, Verdict};
 
     fn config(name: &str, before_ns: i64) -> TriggerConfig {
         let filter = Filter::compile("udp", VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();

@@ -51,8 +51,8 @@ facts! {
         name: String,
         /// its filter; empty: every packet; null: its condition is no filter
         filter: Option<String>,
-        /// its condition on signals, if it is one
-        level: Rare<String>,
+        /// its condition, if it is another one
+        condition: Rare<String>,
         /// its template of a dump's filter; null: none
         dump: Option<String>,
         /// what is kept from before a hit, ns

@@ -5,12 +5,14 @@
 //! |---|---|---|
 //! | [`Condition::Filter`] | the workers, for a batch of packets at once | one for each packet that matches |
 //! | [`Condition::Level`] | one thread, for the signals of all workers joined | one when it begins to hold |
+//! | [`Condition::Pattern`] | workers find matches, the same thread puts them in order | one for each packet with which it holds |
 //! | [`Condition::Hand`] | a person, or a program in a person's place | one for each order to fire |
 //!
 //! Later kinds (scripts, outside events) stand here, and yield the same occurrences.
 
 use crate::level::LevelCondition;
 use crate::occurrence::{Key, Occurrence, Why};
+use crate::pattern::{Pattern, Rule};
 use crate::places::Requester;
 use scope_filter::Filter;
 use scope_packet::{LinkType, Moment};
@@ -23,6 +25,8 @@ pub enum Condition {
     Filter(Filter),
     /// Signals are at a level.
     Level(Arc<LevelCondition>),
+    /// Packets match in a number, or in an order.
+    Pattern(Arc<Pattern>),
     /// Somebody orders it: no packet does.
     Hand,
 }
@@ -32,7 +36,7 @@ impl Condition {
     pub fn filter(&self) -> Option<&Filter> {
         match self {
             Condition::Filter(filter) => Some(filter),
-            Condition::Level(_) | Condition::Hand => None,
+            Condition::Level(_) | Condition::Pattern(_) | Condition::Hand => None,
         }
     }
 
@@ -40,7 +44,25 @@ impl Condition {
     pub fn level(&self) -> Option<&LevelCondition> {
         match self {
             Condition::Level(level) => Some(level),
-            Condition::Filter(_) | Condition::Hand => None,
+            Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
+        }
+    }
+
+    /// The condition on several packets, if it is one.
+    pub fn pattern(&self) -> Option<&Arc<Pattern>> {
+        match self {
+            Condition::Pattern(pattern) => Some(pattern),
+            Condition::Filter(_) | Condition::Level(_) | Condition::Hand => None,
+        }
+    }
+
+    /// What it says, as written; nothing of one by hand.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Condition::Filter(filter) => Some(filter.text()),
+            Condition::Level(level) => Some(&level.text),
+            Condition::Pattern(pattern) => Some(pattern.text()),
+            Condition::Hand => None,
         }
     }
 
@@ -49,6 +71,8 @@ impl Condition {
         match self {
             Condition::Filter(_) => "filter",
             Condition::Level(_) => "level",
+            Condition::Pattern(pattern) if pattern.rule() == Rule::Sequence => "sequence",
+            Condition::Pattern(_) => "count",
             Condition::Hand => "hand",
         }
     }
@@ -59,7 +83,10 @@ impl Condition {
             (Condition::Filter(one), Condition::Filter(other)) => one.text() == other.text(),
             (Condition::Level(one), Condition::Level(other)) => one.text == other.text,
             (Condition::Hand, Condition::Hand) => true,
-            (Condition::Filter(_) | Condition::Level(_) | Condition::Hand, _) => false,
+            (Condition::Pattern(one), Condition::Pattern(other)) => one.text() == other.text(),
+            (Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) | Condition::Hand, _) => {
+                false
+            }
         }
     }
 
@@ -68,7 +95,7 @@ impl Condition {
     pub fn ordered<'a>(&self, now: Moment, link_types: &'a [LinkType]) -> Occurrence<'a> {
         let key = match self {
             Condition::Hand => Key::Whole,
-            Condition::Filter(_) | Condition::Level(_) => Key::Exempt,
+            Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) => Key::Exempt,
         };
         Occurrence {
             at: now,

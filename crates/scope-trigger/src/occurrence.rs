@@ -63,8 +63,8 @@ pub enum Why<'a> {
         /// Where it came.
         interface: &'a str,
     },
-    /// Signals came to a level: the condition, and their values.
-    Level(&'a str),
+    /// Signals came to a level, or packets to a number or an order: the condition, and what it came to.
+    Condition(&'a str),
     /// Nothing has fired it for so long, in words.
     Auto(&'a str),
     /// Somebody ordered it.
@@ -79,7 +79,7 @@ impl fmt::Display for Why<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
-            Why::Level(what) => write!(f, "by {what}"),
+            Why::Condition(what) => write!(f, "by {what}"),
             Why::Auto(long) => write!(f, "by itself: nothing had fired it for {long}"),
             Why::Hand => f.write_str("by hand"),
             Why::Noted(note) => write!(f, "by hand: {note}"),

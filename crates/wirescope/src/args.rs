@@ -361,10 +361,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "NODE", help_heading = "Keep in memory")]
     pub numa: Option<String>,
 
-    /// Start a dump for each packet that matches this filter, or when a signal comes to a level:
-    /// 'flood=signal(pps) > 4x mean(10min) for 200ms'
+    /// Start a dump for each packet that matches this filter, at a level of traffic, or at a number of packets
     ///
-    /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
+    /// A level: 'flood=signal(pps) > 4x mean(10min) for 200ms'. A number of packets by key, or their order:
+    /// 'scan=count(tcp[tcpflags] == tcp-syn by $srcIP) > 20 in 10s', 'icmp then tcp port 22 within 2s by $srcIP'.
+    ///     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
     /// Measure these packets as a named signal, which levels of triggers compare: 'syn=tcp[tcpflags] == tcp-syn'
@@ -373,6 +374,15 @@ pub struct RunArgs {
     /// whole run are there without a flag.
     #[arg(long, value_name = "NAME[:MEASURE]=EXPR", help_heading = "Watch for triggers")]
     pub signal: Vec<String>,
+    /// Memory of each count or sequence among the triggers; more keys are counted by a sketch
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "64MiB",
+        help_heading = "Watch for triggers",
+        allow_hyphen_values = true
+    )]
+    pub count_memory: String,
     /// What a dump keeps, such as 'host $srcIP' or '$flow'; '' is everything [default: what the hit's two
     /// hosts sent each other]
     ///

@@ -26,10 +26,15 @@ use scope_packet::LinkType;
 use scope_ring::{MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use scope_trigger::{DUMPS_MAX, DURATION_NS_MAX};
+use scope_trigger::{COUNT_BYTES_DEFAULT, DUMPS_MAX, DURATION_NS_MAX};
 use sources::Sources;
 use std::time::Duration;
 use triggers::{Meant, Times};
+
+/// Memory of a count, bytes.
+const COUNT_BYTES_MIN: u64 = 1 << 20;
+/// See [`COUNT_BYTES_MIN`].
+const COUNT_BYTES_MAX: u64 = 64 << 30;
 
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
@@ -148,6 +153,19 @@ fn plan_with(
             FilterEngine::Native
         }
     };
+    let count_bytes = match parse_size(&args.count_memory) {
+        Ok(bytes @ COUNT_BYTES_MIN..=COUNT_BYTES_MAX) => bytes as usize,
+        Ok(_) => {
+            let fault = Fault::of("count-memory").value(&args.count_memory, "is too little, or too much");
+            faults.add(fault.remedy("write 1MiB to 64GiB"));
+            COUNT_BYTES_DEFAULT
+        }
+        Err(cause) => {
+            faults
+                .add(faults::bad(Fault::of("count-memory"), cause).remedy(such_as("count-memory", "64MiB")));
+            COUNT_BYTES_DEFAULT
+        }
+    };
     let signals = signals::plan(args, vlan, &sources.link_types, &mut faults);
     let meant = Meant { vlan, link_types: &sources.link_types, signals: &signals };
     let triggers = triggers::plan(args, &times, &meant, &mut faults);
@@ -211,6 +229,7 @@ fn plan_with(
         link_types: sources.link_types,
         vlan,
         signals: signals.into(),
+        count_bytes,
         filter_engine,
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,

@@ -5,12 +5,15 @@
 
 use super::batch::Batch;
 use crate::measuring::{Measuring, SUMS_MAX};
+use crate::patterns::Matches;
 use scope_filter::{FILTER_INPUTS_MAX, Predicate};
 use scope_packet::{DropReason, Headers, LinkType, Moment};
 use scope_trigger::bins::{Bins, SLOTS, bin_of};
 use scope_trigger::measure::{BIN_NS, BINS_PER_SECOND};
 use scope_trigger::meter::{Distinct, Handed};
 use scope_trigger::sketch::{Sketch, hash};
+use scope_trigger::{Match, Trigger};
+use std::sync::Arc;
 
 /// Bytes of what tells flows apart: protocol, two addresses, two ports.
 const FLOW_BYTES: usize = 1 + 2 * 18;
@@ -31,6 +34,8 @@ pub(super) struct Signals<'a> {
     handed: Handed,
     /// The same of eras that are over.
     before: Vec<Handed>,
+    /// What conditions on several packets matched, and what isn't handed on.
+    matches: Matches,
     hits: Vec<u64>,
 }
 
@@ -55,6 +60,7 @@ impl<'a> Signals<'a> {
             era: 0,
             handed: Handed::default(),
             before: Vec::new(),
+            matches: Vec::new(),
             hits: vec![0; tallies],
         }
     }
@@ -158,6 +164,14 @@ impl<'a> Signals<'a> {
         }
     }
 
+    /// A packet that a filter of `trigger`'s condition matched.
+    pub fn matched(&mut self, trigger: &Arc<Trigger>, one: Match) {
+        match self.matches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, trigger)) {
+            Some((_, matches)) => matches.push(one),
+            None => self.matches.push((trigger.clone(), vec![one])),
+        }
+    }
+
     /// Counts packets that the run lost for `reason`, about `time_ns`.
     #[cold]
     pub fn lost(&mut self, reason: DropReason, packets: u64, time_ns: i64) {
@@ -199,7 +213,14 @@ impl<'a> Signals<'a> {
         let mut handed: Vec<Handed> = std::mem::take(&mut self.before);
         let of_era = Handed { era: self.era, reached: self.handed.reached, ..Handed::default() };
         handed.push(std::mem::replace(&mut self.handed, of_era));
-        if let Err(mut kept) = self.measuring.hand_on(self.index, handed, until, waits) {
+        let matches = std::mem::take(&mut self.matches);
+        if let Err((mut kept, matches)) = self.measuring.hand_on(self.index, (handed, matches), until, waits)
+        {
+            self.matches = matches;
+            if self.matches.iter().map(|(_, matches)| matches.len()).sum::<usize>() > SUMS_MAX {
+                let lost: usize = self.matches.drain(..).map(|(_, matches)| matches.len()).sum();
+                self.measuring.count_unmeasured(lost as u64);
+            }
             let mut unhanded = kept.pop().unwrap_or_default();
             if unhanded.sums.len() > SUMS_MAX {
                 self.measuring.count_unmeasured(unhanded.sums.len() as u64);
@@ -227,7 +248,8 @@ impl<'a> Signals<'a> {
         let mut handed = std::mem::take(&mut self.before);
         handed.push(std::mem::take(&mut self.handed));
         self.measuring.count_late(self.bins.late());
-        let _ = self.measuring.hand_on(self.index, handed, Moment::END, true);
+        let matches = std::mem::take(&mut self.matches);
+        let _ = self.measuring.hand_on(self.index, (handed, matches), Moment::END, true);
     }
 }
 
@@ -287,14 +309,13 @@ mod tests {
     use super::*;
     use scope_filter::VlanRule;
     use scope_trigger::signal::{SignalSet, Written};
-    use std::sync::Arc;
 
     const MS: i64 = BIN_NS;
 
     fn measuring(signals: &[&str]) -> Measuring {
         let written: Vec<Written> = signals.iter().map(|text| Written::take_apart(text)).collect();
         let set = SignalSet::read(&written, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();
-        Measuring::new(Arc::new(set), 1, [3; 16])
+        Measuring::new(Arc::new(set), 1, [3; 16], 1 << 20)
     }
 
     /// Runs packets to these ports, at these times; what is handed on when the clock comes to `clock_ns`.

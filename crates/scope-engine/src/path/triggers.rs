@@ -14,12 +14,35 @@ pub(super) struct Evaluate {
     predicates: Vec<Vec<Predicate>>,
     /// For each trigger the packets at hand that hit it, a bit each.
     hits: Vec<u64>,
+    /// Filters of conditions on several packets: the place of their trigger, and of the filter in its condition.
+    steps: Vec<(usize, u8)>,
+    /// Of each lane their predicates.
+    step_predicates: Vec<Vec<Predicate>>,
+    /// For each the packets at hand that match it.
+    step_hits: Vec<u64>,
 }
 
 impl Evaluate {
     /// For a worker that has no lane yet.
     pub fn new(set: Arc<TriggerSet>) -> Evaluate {
-        Evaluate { hits: vec![0; set.of_packets.len()], set, predicates: Vec::new() }
+        let steps: Vec<(usize, u8)> = set
+            .of_patterns
+            .iter()
+            .enumerate()
+            .flat_map(|(place, trigger)| {
+                let pattern = trigger.config().condition.pattern();
+                let filters = pattern.map_or(0, |pattern| pattern.filters().len());
+                (0..filters).map(move |step| (place, step as u8))
+            })
+            .collect();
+        Evaluate {
+            hits: vec![0; set.of_packets.len()],
+            predicates: Vec::new(),
+            step_hits: vec![0; steps.len()],
+            step_predicates: Vec::new(),
+            steps,
+            set,
+        }
     }
 
     /// The triggers that it evaluates.
@@ -30,6 +53,9 @@ impl Evaluate {
     /// A lane more, of packets of `link_type`.
     pub fn open_lane(&mut self, link_type: LinkType) {
         self.predicates.push(predicates(&self.set, link_type));
+        let patterns = self.set.of_patterns.iter().filter_map(|trigger| trigger.config().condition.pattern());
+        let filters = patterns.flat_map(|pattern| pattern.filters());
+        self.step_predicates.push(filters.map(|filter| filter.for_link(link_type)).collect());
     }
 
     /// Evaluates `set` from here on, in lanes of `link_types`: between two batches, so that no packet is held
@@ -51,7 +77,24 @@ impl Evaluate {
                 *hits |= predicate.matches_batch(batch.asked(), which);
             }
         }
-        self.hits.iter().fold(0, |any, hits| any | hits)
+        let hits = self.hits.iter().fold(0, |any, hits| any | hits);
+        if self.steps.is_empty() {
+            return hits;
+        }
+        self.step_hits.fill(0);
+        for (lane, which) in batch.lanes() {
+            for (hits, predicate) in self.step_hits.iter_mut().zip(&self.step_predicates[lane]) {
+                *hits |= predicate.matches_batch(batch.asked(), which);
+            }
+        }
+        self.step_hits.iter().fold(hits, |any, hits| any | hits)
+    }
+
+    /// Conditions on several packets that packet `at` of the last batch matched: the place of the trigger, and
+    /// which of its filters.
+    pub fn matched_by(&self, at: usize) -> impl Iterator<Item = (usize, u8)> {
+        let each = self.steps.iter().zip(&self.step_hits);
+        each.filter(move |(_, hits)| **hits >> at & 1 != 0).map(|(step, _)| *step)
     }
 
     /// Triggers that packet `at` of the last batch hit, in their order.

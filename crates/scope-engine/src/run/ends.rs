@@ -28,7 +28,15 @@ impl Run {
             .map(|trigger| Armed {
                 name: trigger.name.to_string(),
                 filter: trigger.condition.filter().map(|filter| filter.text().to_string()),
-                level: Rare(trigger.condition.level().map(|level| level.text.clone())),
+                condition: Rare(
+                    trigger
+                        .condition
+                        .filter()
+                        .is_none()
+                        .then(|| trigger.condition.text())
+                        .flatten()
+                        .map(str::to_string),
+                ),
                 dump: trigger.response.template.as_ref().map(|template| template.text().to_string()),
                 before_ns: trigger.response.before_ns,
                 after_ns: trigger.response.after_ns,

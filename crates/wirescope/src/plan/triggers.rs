@@ -11,7 +11,7 @@ use scope_packet::LinkType;
 use scope_spelling::figures::counted;
 use scope_trigger::level::{LevelCondition, is_level};
 use scope_trigger::signal::SignalSet;
-use scope_trigger::{Condition, Response, TriggerConfig};
+use scope_trigger::{Condition, Pattern, Response, TriggerConfig, is_pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,14 +49,17 @@ struct Written<'a> {
 
 /// Takes `[NAME=]EXPR` apart. Expressions have `=` of their own (`udp[0]=3`): only a legal name that is no
 /// word of the filter language, with `=` right behind it and not `==`, is a name. In front of a condition on signals
-/// any legal name is one. A `=` at the very front is no part of the expression.
+/// or on several packets any legal name is one. A `=` at the very front is no part of the expression.
 fn take_apart(text: &str) -> Written<'_> {
     let unnamed = Written { name: None, expression: text };
     let Some((head, rest)) = text.split_once('=') else { return unnamed };
     if head.is_empty() {
         return Written { name: None, expression: rest };
     }
-    match is_name(head) && !rest.starts_with('=') && (!is_filter_word(head) || is_level(rest)) {
+    match is_name(head)
+        && !rest.starts_with('=')
+        && (!is_filter_word(head) || is_level(rest) || is_pattern(rest))
+    {
         true => Written { name: Some(head), expression: rest },
         false => unnamed,
     }
@@ -131,6 +134,12 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
             level
                 .map(|level| Condition::Level(Arc::new(level)))
                 .map_err(|fault| faults.add(fault.of_subject(of_filter)))
+                .ok()
+        } else if is_pattern(written.expression) {
+            let pattern = Pattern::parse(written.expression, vlan, link_types);
+            pattern
+                .map(|pattern| Condition::Pattern(Arc::new(pattern)))
+                .map_err(|error| faults.add(error.fault().of_subject(of_filter)))
                 .ok()
         } else {
             filter(of_filter, text, written.expression, vlan, link_types, faults).map(Condition::Filter)
