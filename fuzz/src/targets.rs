@@ -6,7 +6,7 @@ use crate::{capture, packet, stored, system, text, volume};
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 29] = [
+pub const ALL: [(&str, Target); 30] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
     ("compressed", capture::compressed),
@@ -25,6 +25,7 @@ pub const ALL: [(&str, Target); 29] = [
     ("store_name", volume::store_name),
     ("filter", text::filter),
     ("template", text::template),
+    ("condition", text::condition),
     ("toml", text::toml),
     ("doctor_log", text::doctor_log),
     ("dump_mark", text::dump_mark),

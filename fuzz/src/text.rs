@@ -6,6 +6,9 @@ use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType};
 use scope_source::spec::SourcePlan;
 use scope_spelling::printable;
+use scope_trigger::level::{LevelCondition, is_level};
+use scope_trigger::signal::{SignalSet, Written as WrittenSignal};
+use scope_trigger::{Pattern, is_pattern};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -204,4 +207,27 @@ pub fn printable(data: &[u8]) {
     let word = printable::shell_word(OsStr::from_bytes(data));
     assert!(!word.chars().any(char::is_control));
     assert_eq!(word_of(&word), data, "{word}");
+}
+
+/// A condition on signals, a count, a sequence, or a signal itself: it is read or refused, with a place inside of
+/// it; what is read is known as what it is.
+pub fn condition(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match Pattern::parse(text, VlanRule::Transparent, &[]) {
+        Ok(pattern) => {
+            assert!(is_pattern(text) && !pattern.filters().is_empty() && pattern.span_ns() > 0, "{text}");
+        }
+        Err(error) => assert!(error.at() <= text.len() && !error.to_string().is_empty(), "{text}"),
+    }
+    let named = ["syn=tcp", "len:size=udp", "who:hosts=", "quiet:gap=icmp"].map(WrittenSignal::take_apart);
+    let signals = SignalSet::read(&named, VlanRule::Transparent, &[]).expect("signals");
+    match LevelCondition::parse(text, &signals) {
+        Ok(level) => assert!(is_level(text) && !level.levels.is_empty(), "{text}"),
+        Err(fault) => assert!(!fault.to_string().is_empty(), "{text}"),
+    }
+    let more: Vec<WrittenSignal> = named.into_iter().chain([WrittenSignal::take_apart(text)]).collect();
+    match SignalSet::read(&more, VlanRule::Transparent, &[]) {
+        Ok(set) => assert!(set.signals.len() == more.len() + 3 && set.tallies.len() <= set.signals.len()),
+        Err(faults) => assert!(faults.iter().all(|(at, _)| *at == more.len() - 1), "{text}"),
+    }
 }
