@@ -55,6 +55,7 @@ mod folder_watch;
 pub mod fuzzing;
 mod health;
 mod interfaces;
+mod joining;
 mod live;
 mod live_times;
 pub mod lockstep;

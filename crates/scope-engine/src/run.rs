@@ -30,11 +30,12 @@ use crate::failure::Failure;
 use crate::few_pins;
 use crate::filters::prepare_filters;
 use crate::health::Health;
+use crate::joining;
 use crate::live;
 use crate::lockstep::Lockstep;
 use crate::loss_told::LossTold;
 use crate::lost::LostInterfaces;
-use crate::measuring::{self, Measuring};
+use crate::measuring::Measuring;
 use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
@@ -319,7 +320,7 @@ impl Run {
             let shared = &self.shared;
             let live = self.live;
             let signals = std::thread::Builder::new().name("signals".to_string());
-            if let Err(cause) = signals.spawn_scoped(scope, move || measuring::measure(shared, live)) {
+            if let Err(cause) = signals.spawn_scoped(scope, move || joining::measure(shared, live)) {
                 failures.push(Failure::of_error("no thread for signals", &cause));
             }
             let mut workers = Vec::new();

@@ -25,7 +25,6 @@
 //! | [`count`] | counts by key in a sliding window |
 //! | [`sequence`] | sequences by key |
 //! | `key_table` | keys with a small state each, in bounded memory |
-//! | [`fuzzing`] | doors for fuzz targets |
 //! | [`holdoff`] | the time after a fire in which nothing fires, by the values of the hits |
 //!
 //! Everything here runs in capture time: a file gives the same verdicts at any speed. Absent on purpose:
@@ -35,7 +34,6 @@ pub mod bins;
 pub mod compile_cache;
 pub mod condition;
 pub mod count;
-pub mod fuzzing;
 pub mod holdoff;
 mod key_table;
 pub mod level;

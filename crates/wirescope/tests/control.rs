@@ -25,7 +25,12 @@ fn each_route_answers_and_the_document_names_them_all() {
         if operations["get"].is_null() || path.ends_with("/events") {
             continue;
         }
-        let route = path.strip_prefix("/api/v1/").unwrap().replace("{id}", "1").replace("{name}", "probe");
+        let route = path
+            .strip_prefix("/api/v1/")
+            .unwrap()
+            .replace("{id}", "1")
+            .replace("signals/{name}", "signals/pps")
+            .replace("{name}", "probe");
         let heard = running.get(&route);
         assert_eq!(heard.status, 200, "{route}: {heard:?}");
         asked += 1;

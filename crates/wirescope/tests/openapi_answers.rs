@@ -167,6 +167,7 @@ fn what_a_run_answers_is_as_its_document_says() {
         "config",
         "version",
         "triggers",
+        "signals",
         "dumps",
         "packets",
         "metrics",
@@ -185,6 +186,7 @@ fn what_a_run_answers_is_as_its_document_says() {
     }
     // Orders.
     held.ask("GET", "triggers/{name}", "triggers/scan", "");
+    assert_eq!(held.ask("GET", "signals/{name}", "signals/pps?step=1s", "").status, 200);
     held.ask("GET", "dumps/{id}", "dumps/1", "");
     held.ask("GET", "dumps/{id}/file", "dumps/1/file", "");
     let fire = r#"{"filter": "udp", "before": "10ms", "after": "100ms"}"#;
