@@ -504,7 +504,7 @@ mod tests {
         let occurrence = Condition::Hand.ordered(Moment::new(0, 200), &[]);
         let id = dumps.start("t", &occurrence, Some(hit), Fire { filter, window: window.clone(), place });
         assert_eq!(
-            window.extend(scope_packet::time::Moment::new(0, 250), 400),
+            window.extend(scope_packet::time::Moment::new(0, 250), 250, 400),
             Extended::No { full_to_ns: None },
             "no later hit is told that it is dumped"
         );

@@ -1,10 +1,14 @@
 //! The thread "signals" of a run: it joins what workers have handed on, evaluates conditions on signals and on
 //! several packets, and fires.
+//!
+//! What is certain at a time is decided in order of these times, whatever the condition, and however much is settled
+//! at once. Where workers can wait, dumps don't count a time as settled before this thread has come to it: so a
+//! window takes the hits that belong to it, at any speed.
 
-use crate::dumps::Dumps;
+use crate::autos::Autos;
 use crate::measuring::{Measuring, Watched, locked};
 use crate::patterns::{Fired, Kept, Patterns};
-use crate::triggers::{TriggerSet, Triggers};
+use crate::triggers::TriggerSet;
 use crate::wiring::Shared;
 use scope_dump::HitPacket;
 use scope_events::event::Warning;
@@ -12,8 +16,7 @@ use scope_packet::{LinkType, Moment};
 use scope_spelling::figures::span;
 use scope_trigger::measure::BIN_NS;
 use scope_trigger::meter::Held;
-use scope_trigger::signal::SignalSet;
-use scope_trigger::{Condition, Key, Matched, Occurrence, Requester, Why};
+use scope_trigger::{Condition, Key, Matched, Occurrence, Requester, Trigger, Why};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,87 +26,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// See [`LOOK_EVERY`].
 const LOOK_IDLE: Duration = Duration::from_millis(20);
 
-/// The thread "signals": joins and fires until every worker has ended. `live`: a run that hears nothing measures,
-/// too.
-pub(crate) fn measure(shared: &Shared, live: bool) {
-    let _over = OverOnDrop(&shared.measuring);
-    let measuring = &shared.measuring;
-    let mut patterns = Patterns::new(measuring.outboxes.len(), measuring.count_bytes, measuring.seed);
-    let mut set = watch(measuring, &mut patterns, &shared.triggers);
-    let mut autos = Autos::default();
-    loop {
-        if shared.triggers.is_past(&set) {
-            set = watch(measuring, &mut patterns, &shared.triggers);
-        }
-        let has_conditions = set.is_joined;
-        let settled = step(shared, &set, &mut patterns, &mut autos, live);
-        for text in patterns.bounds() {
-            shared.events.log(Warning::from(text));
-        }
-        if settled == Moment::END {
-            return;
-        }
-        std::thread::park_timeout(if has_conditions { LOOK_EVERY } else { LOOK_IDLE });
-    }
-}
-
-/// Takes over the triggers in force.
-fn watch(measuring: &Measuring, patterns: &mut Patterns, triggers: &Triggers) -> Arc<TriggerSet> {
-    let set = triggers.current();
-    patterns.watch(&set.of_patterns);
-    let conditions = set.all().iter().filter_map(|trigger| match &trigger.config().condition {
-        Condition::Level(condition) => Some((Watched(trigger.clone()), condition.clone())),
-        Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
-    });
-    locked(&measuring.meter).evaluate(conditions);
-    let awaited = set.is_joined || set.all().iter().any(|trigger| trigger.config().auto_ns.is_some());
-    measuring.awaited.store(awaited, Ordering::Relaxed);
-    set
-}
-
-/// Joins what is there, and fires; up to where everything is evaluated.
-fn step(shared: &Shared, set: &TriggerSet, patterns: &mut Patterns, autos: &mut Autos, live: bool) -> Moment {
-    let measuring = &shared.measuring;
-    let mut settled = Moment::END;
-    let mut held = Vec::new();
-    let joined = {
-        let mut meter = locked(&measuring.meter);
-        for (worker, outbox) in measuring.outboxes.iter().enumerate() {
-            let mut outbox = locked(outbox);
-            let (handed, matches, until) = outbox.take();
-            drop(outbox);
-            patterns.take(worker, &matches, until);
-            handed.into_iter().for_each(|handed| meter.take(handed));
-            settled = settled.min(until);
-        }
-        meter.settle(settled, live, &mut held);
-        meter.joined()
-    };
-    let mut fired = Vec::new();
-    patterns.settle(&mut fired);
-    // By the time at which it was certain, whatever the condition: the same order however much is settled at once.
-    let mut certain: Vec<(Moment, Certain)> = held.into_iter().map(Certain::of_level).collect();
-    certain.extend(fired.into_iter().map(|fired| (fired.at, Certain::Pattern(fired))));
-    certain.sort_by_key(|(at, _)| *at);
-    let has_autos = set.all().iter().any(|trigger| trigger.config().auto_ns.is_some());
-    if !certain.is_empty() || has_autos {
-        let ring = &shared.ring;
-        let link_types: Vec<LinkType> =
-            (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
-        for (at, certain) in &certain {
-            autos.come_to(*at, set, &shared.dumps, &link_types, live);
-            match certain {
-                Certain::Level(held) => fire(&shared.dumps, held, measuring.set(), &link_types, live),
-                Certain::Pattern(fired) => fire_pattern(shared, fired, &link_types, live),
-            }
-        }
-        if let Some((era, begin, next)) = joined {
-            autos.begin(Moment::new(era, begin * BIN_NS));
-            autos.come_to(Moment::new(era, next * BIN_NS - 1), set, &shared.dumps, &link_types, live);
-        }
-    }
-    *locked(&measuring.done) = settled;
-    settled
+/// What the thread has.
+pub(crate) struct Joining<'a> {
+    shared: &'a Shared,
+    /// No worker can wait; and a run that hears nothing measures, too.
+    live: bool,
+    set: Arc<TriggerSet>,
+    patterns: Patterns,
+    autos: Autos,
+    /// That sums were lost is told.
+    told_of_lacks: bool,
 }
 
 /// That something holds, and who fires.
@@ -112,145 +44,201 @@ enum Certain {
     Pattern(Fired),
 }
 
-impl Certain {
-    /// A level, and when it was certain.
-    fn of_level(held: Held<Watched>) -> (Moment, Certain) {
-        let at = Moment::new(held.era, (held.crossing.decided_bin + 1) * BIN_NS - 1);
-        (at, Certain::Level(held))
-    }
-}
-
-/// The occurrence of a condition on several packets: with the packet that made it hold, where the ring still has it.
-fn fire_pattern(shared: &Shared, fired: &Fired, link_types: &[LinkType], live: bool) {
-    let Fired { trigger, at, packet, what } = fired;
-    let kept = Kept::find(&shared.ring, packet.lane, packet.packet);
-    let parsed = kept.as_ref().and_then(Kept::parsed);
-    let template = trigger.config().response.template.as_ref();
-    let is_own = template.is_some_and(|template| !template.has_names());
-    let filter = trigger.config().condition.pattern().map_or("", |pattern| pattern.filters()[0].text());
-    let matched = kept.as_ref().zip(parsed.as_ref()).map(|(kept, (headers, data))| Matched {
-        link_type: kept.link_type,
-        headers,
-        data,
-    });
-    let place = kept.as_ref().map(|kept| HitPacket {
-        lane: packet.lane,
-        packet: packet.packet,
-        link_type: kept.link_type,
-    });
-    let occurrence = Occurrence {
-        at: *at,
-        clock_ns: at.time_ns,
-        key: if matched.is_some() { Key::OfPacket } else { Key::Whole },
-        why: Why::Condition(what),
-        packet: matched,
-        given: (matched.is_none() && !is_own).then_some(filter),
-        link_types,
-        requester: if live { Requester::Live } else { Requester::Waiting(*at) },
-    };
-    shared.dumps.occurred(trigger, &occurrence, place);
-}
-
-/// The occurrence of a condition that began to hold.
-fn fire(dumps: &Arc<Dumps>, held: &Held<Watched>, signals: &SignalSet, link_types: &[LinkType], live: bool) {
-    let (trigger, crossing) = (&held.key.0, &held.crossing);
-    let decided_ns = (crossing.decided_bin + 1) * BIN_NS - 1;
-    let values: Vec<String> = held
-        .condition
-        .levels
-        .iter()
-        .zip(&crossing.values)
-        .map(|(level, value)| {
-            let value = value.map_or("none".to_string(), |value| level.measure.shown(value));
-            format!("{} was {value}", signals.signals[level.signal].name)
-        })
-        .collect();
-    let what = format!("{} ({})", held.condition.text, values.join(", "));
-    let template = trigger.config().response.template.as_ref();
-    let has_own = template.is_some_and(|template| !template.has_names());
-    let occurrence = Occurrence {
-        at: Moment::new(held.era, crossing.since_bin * BIN_NS),
-        clock_ns: decided_ns,
-        key: Key::Whole,
-        why: Why::Condition(&what),
-        packet: None,
-        given: (!has_own).then_some(&*held.condition.filter_text),
-        link_types,
-        requester: if live { Requester::Live } else { Requester::Waiting(Moment::new(held.era, decided_ns)) },
-    };
-    dumps.occurred(trigger, &occurrence, None);
-}
-
-/// Triggers that fire by themselves where nothing has fired them for a while.
-#[derive(Debug, Default)]
-struct Autos {
-    /// Of each: when it was fired last, or since when it waits.
-    since: Vec<(Watched, Moment)>,
-    /// The era's begin.
-    begun: Moment,
-}
-
-impl Autos {
-    /// An era begins at `begin`, if it isn't begun.
-    fn begin(&mut self, begin: Moment) {
-        if begin.era > self.begun.era || self.begun == Moment::BEGIN {
-            self.begun = begin;
-            self.since.clear();
-        }
+impl<'a> Joining<'a> {
+    /// To begin before the workers do.
+    pub fn new(shared: &'a Shared, live: bool) -> Joining<'a> {
+        let Measuring { outboxes, count_bytes, seed, .. } = &*shared.measuring;
+        let patterns = Patterns::new(outboxes.len(), *count_bytes, *seed);
+        let (set, autos) = (shared.triggers.current(), Autos::default());
+        let mut joining = Joining { shared, live, set, patterns, autos, told_of_lacks: false };
+        joining.watch();
+        joining
     }
 
-    /// Fires what is due up to `now`.
-    fn come_to(
-        &mut self,
-        now: Moment,
-        set: &TriggerSet,
-        dumps: &Arc<Dumps>,
-        link_types: &[LinkType],
-        live: bool,
-    ) {
-        self.since.retain(|(known, _)| set.all().iter().any(|trigger| Arc::ptr_eq(trigger, &known.0)));
-        for trigger in set.all() {
-            let Some(auto_ns) = trigger.config().auto_ns else { continue };
-            let watched = Watched(trigger.clone());
-            let place = self.since.iter().position(|(known, _)| *known == watched).unwrap_or_else(|| {
-                // One that comes while the run goes waits from now on.
-                let is_first = self.since.is_empty() && now.era == self.begun.era;
-                self.since.push((watched, if is_first { self.begun } else { now }));
-                self.since.len() - 1
-            });
-            let fires = trigger.take_fires(now);
-            for fired in fires.into_iter().map(Some).chain([None]) {
-                let until = fired.unwrap_or(now);
-                while until.era == self.since[place].1.era && until > self.since[place].1.plus(auto_ns) {
-                    let due = self.since[place].1.plus(auto_ns);
-                    self.since[place].1 = due;
-                    let long = span(auto_ns);
-                    let occurrence = Occurrence {
-                        at: due,
-                        clock_ns: due.time_ns,
-                        key: Key::Exempt,
-                        why: Why::Auto(&long),
-                        packet: None,
-                        given: None,
-                        link_types,
-                        requester: if live { Requester::Live } else { Requester::Waiting(due) },
-                    };
-                    dumps.occurred(trigger, &occurrence, None);
-                    trigger.take_fires(due);
-                }
-                if let Some(fired) = fired {
-                    self.since[place].1 = self.since[place].1.max(fired);
-                }
+    /// Joins and fires until every worker has ended.
+    pub fn work(mut self) {
+        while self.step() != Moment::END {
+            for text in self.bounds() {
+                self.shared.events.log(Warning::from(text));
+            }
+            std::thread::park_timeout(if self.set.is_joined { LOOK_EVERY } else { LOOK_IDLE });
+            if self.shared.triggers.is_past(&self.set) {
+                self.set = self.shared.triggers.current();
+                self.watch();
             }
         }
+        for text in self.bounds() {
+            self.shared.events.log(Warning::from(text));
+        }
+    }
+
+    /// Takes over the triggers in force.
+    fn watch(&mut self) {
+        let measuring = &self.shared.measuring;
+        self.patterns.watch(&self.set.of_patterns);
+        let conditions = self.set.all().iter().filter_map(|trigger| match &trigger.config().condition {
+            Condition::Level(condition) => Some((Watched(trigger.clone()), condition.clone())),
+            Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
+        });
+        locked(&measuring.meter).evaluate(conditions);
+        if self.set.is_joined && !self.live {
+            measuring.judge.get_or_init(|| self.shared.ring.judge());
+        }
+    }
+
+    /// What bounds kept from being measured or counted, once each, in words.
+    fn bounds(&mut self) -> Vec<String> {
+        let mut told = self.patterns.bounds();
+        let (unmeasured, _) = self.shared.measuring.lacks();
+        if unmeasured > 0 && !std::mem::replace(&mut self.told_of_lacks, true) {
+            told.push(format!(
+                "signals lack {unmeasured} sums so far: they came faster than one thread joins them; measure fewer \
+                 signals"
+            ));
+        }
+        told.extend(self.autos.skipped());
+        told
+    }
+
+    /// Joins what is there, and fires; up to where everything is evaluated.
+    fn step(&mut self) -> Moment {
+        let measuring = &self.shared.measuring;
+        let mut settled = Moment::END;
+        let mut held = Vec::new();
+        let joined = {
+            let mut meter = locked(&measuring.meter);
+            for (worker, outbox) in measuring.outboxes.iter().enumerate() {
+                let (handed, matches, until) = locked(outbox).take();
+                self.patterns.take(worker, &matches, until);
+                handed.into_iter().for_each(|handed| meter.take(handed));
+                settled = settled.min(until);
+            }
+            meter.settle(settled, self.live, &mut held);
+            meter.joined()
+        };
+        let mut fired = Vec::new();
+        self.patterns.settle(&mut fired);
+        let mut certain: Vec<(Moment, Certain)> = held.into_iter().map(Certain::of_level).collect();
+        certain.extend(fired.into_iter().map(|fired| (fired.at, Certain::Pattern(fired))));
+        certain.sort_by_key(|(at, _)| *at);
+        for (at, certain) in &certain {
+            let begun =
+                joined.filter(|(era, ..)| *era == at.era).map_or(at.time_ns, |(_, bin, _)| bin * BIN_NS);
+            self.fire_autos(begun, *at);
+            match certain {
+                Certain::Level(held) => self.fire_level(held),
+                Certain::Pattern(fired) => self.fire_pattern(fired),
+            }
+        }
+        if let Some((era, begin, next)) = joined {
+            self.fire_autos(begin * BIN_NS, Moment::new(era, next * BIN_NS - 1));
+        }
+        if let Some(judge) = measuring.judge.get() {
+            judge.has_judged(settled);
+        }
+        settled
+    }
+
+    /// Fires what fires by itself up to `now`, in an era that began at `begun_ns`.
+    fn fire_autos(&mut self, begun_ns: i64, now: Moment) {
+        self.autos.come_to(begun_ns, now, &self.set);
+        while let Some((trigger, due)) = self.autos.next_due(now) {
+            let long = span(trigger.config().auto_ns.unwrap_or(0));
+            let occurrence =
+                Occurrence { key: Key::Exempt, why: Why::Auto(&long), ..self.at(due, due.time_ns) };
+            self.occurred(&trigger, &occurrence, None);
+        }
+    }
+
+    /// The occurrence of a condition that began to hold.
+    fn fire_level(&self, held: &Held<Watched>) {
+        let (Watched(trigger), crossing) = (&held.key, &held.crossing);
+        let each = held.condition.levels.iter().zip(&crossing.values);
+        let values: Vec<String> = each
+            .map(|(level, value)| {
+                let value = value.map_or("none".to_string(), |value| level.measure.shown(value));
+                format!("{} was {value}", self.shared.measuring.set().signals[level.signal].name)
+            })
+            .collect();
+        let what = format!("{} ({})", held.condition.text, values.join(", "));
+        let since = Moment::new(held.era, crossing.since_bin * BIN_NS);
+        let occurrence = Occurrence {
+            why: Why::Condition(&what),
+            given: keeps_all(trigger).then_some(&*held.condition.filter_text),
+            ..self.at(since, decided_ns(held))
+        };
+        self.occurred(trigger, &occurrence, None);
+    }
+
+    /// The occurrence of a condition on several packets: with the packet that made it hold, where the ring still has
+    /// it.
+    fn fire_pattern(&self, fired: &Fired) {
+        let Fired { trigger, at, packet, what } = fired;
+        let kept = Kept::find(&self.shared.ring, packet.lane, packet.packet);
+        let found = kept.as_ref().and_then(|kept| Some((kept.link_type, kept.parsed()?)));
+        let of_lane = |link_type| HitPacket { lane: packet.lane, packet: packet.packet, link_type };
+        let mut occurrence = Occurrence { why: Why::Condition(what), ..self.at(*at, at.time_ns) };
+        if let Some((link_type, (headers, data))) = &found {
+            occurrence.key = Key::OfPacket;
+            occurrence.packet = Some(Matched { link_type: *link_type, headers, data });
+        } else if keeps_all(trigger) {
+            let pattern = trigger.config().condition.pattern();
+            occurrence.given = pattern.and_then(|pattern| Some(pattern.filters().first()?.text()));
+        }
+        self.occurred(trigger, &occurrence, found.as_ref().map(|(link_type, _)| of_lane(*link_type)));
+    }
+
+    /// One at `at` that was certain at `certain_ns`, without a packet.
+    fn at(&self, at: Moment, certain_ns: i64) -> Occurrence<'static> {
+        let certain = Moment::new(at.era, certain_ns);
+        Occurrence {
+            at,
+            clock_ns: certain_ns,
+            key: Key::Whole,
+            why: Why::Hand,
+            packet: None,
+            given: None,
+            link_types: &[],
+            requester: if self.live { Requester::Live } else { Requester::Waiting(certain) },
+        }
+    }
+
+    /// Lets a trigger decide; everything before that is judged, so what had ended by then may close.
+    fn occurred(&self, trigger: &Trigger, occurrence: &Occurrence<'_>, packet: Option<HitPacket>) {
+        if let Some(judge) = self.shared.measuring.judge.get() {
+            judge.has_judged(Moment::new(occurrence.at.era, occurrence.clock_ns));
+        }
+        let ring = &self.shared.ring;
+        let link_types: Vec<LinkType> =
+            (0..ring.lanes()).map(|lane| ring.lane_info(lane).link_type).collect();
+        self.shared.dumps.occurred(trigger, &Occurrence { link_types: &link_types, ..*occurrence }, packet);
     }
 }
 
 /// However the thread ends, nobody waits for it.
-struct OverOnDrop<'a>(&'a Measuring);
-
-impl Drop for OverOnDrop<'_> {
+impl Drop for Joining<'_> {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Release);
+        let measuring = &self.shared.measuring;
+        measuring.over.store(true, Ordering::Release);
+        if let Some(judge) = measuring.judge.get() {
+            judge.withdraw();
+        }
     }
+}
+
+impl Certain {
+    /// A level, and when it was certain.
+    fn of_level(held: Held<Watched>) -> (Moment, Certain) {
+        (Moment::new(held.era, decided_ns(&held)), Certain::Level(held))
+    }
+}
+
+/// The end of the bin in which a level was certain.
+fn decided_ns(held: &Held<Watched>) -> i64 {
+    (held.crossing.decided_bin + 1) * BIN_NS - 1
+}
+
+/// Whether a dump without a packet to fill its template would keep everything: then it keeps the condition's packets.
+fn keeps_all(trigger: &Trigger) -> bool {
+    trigger.config().response.template.as_ref().is_none_or(|template| template.has_names())
 }

@@ -42,6 +42,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+mod autos;
 pub mod control;
 pub mod dump_reports;
 pub mod dumps;

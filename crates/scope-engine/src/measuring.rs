@@ -11,13 +11,14 @@
 
 use crate::patterns::Matches;
 use scope_packet::Moment;
+use scope_ring::Judge;
 use scope_trigger::Trigger;
 use scope_trigger::meter::{Handed, Meter};
 use scope_trigger::series::Step;
 use scope_trigger::signal::SignalSet;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// How far, ns of capture time, workers that can wait may be ahead of this thread.
@@ -48,10 +49,8 @@ pub struct Measuring {
     pub(crate) outboxes: Vec<Mutex<Outbox>>,
     /// What is joined.
     pub(crate) meter: Mutex<Meter<Watched>>,
-    /// Up to here everything is evaluated.
-    pub(crate) done: Mutex<Moment>,
-    /// Workers that can wait have to: some condition is evaluated.
-    pub(crate) awaited: AtomicBool,
+    /// Up to where everything is evaluated, since some condition is: workers that can wait, and dumps, wait for it.
+    pub(crate) judge: OnceLock<Arc<Judge>>,
     /// The thread has ended, or never began.
     pub(crate) over: AtomicBool,
     late: AtomicU64,
@@ -104,8 +103,7 @@ impl Measuring {
             seed: [seed as u64, (seed >> 64) as u64],
             count_bytes,
             outboxes: (0..workers).map(|_| Mutex::default()).collect(),
-            done: Mutex::new(Moment::BEGIN),
-            awaited: AtomicBool::new(false),
+            judge: OnceLock::new(),
             over: AtomicBool::new(false),
             late: AtomicU64::new(0),
             unmeasured: AtomicU64::new(0),
@@ -176,12 +174,9 @@ impl Measuring {
 
     /// Whether workers have to wait for what is evaluated.
     fn is_behind(&self) -> bool {
-        if !self.awaited.load(Ordering::Relaxed) || self.over.load(Ordering::Acquire) {
-            return false;
-        }
+        let Some(judge) = self.judge.get() else { return false };
         let settled = self.outboxes.iter().map(|outbox| locked(outbox).until).min();
-        let done = *locked(&self.done);
-        settled.is_some_and(|settled| settled != Moment::END && done.plus(AHEAD_NS) < settled)
+        settled.is_some_and(|settled| settled != Moment::END && judge.up_to().plus(AHEAD_NS) < settled)
     }
 
     /// Counts sums that were lost because nobody took them.

@@ -158,7 +158,7 @@ impl<'a> Path<'a> {
     /// Tells the ring what was dropped here.
     fn note_drops(&mut self) {
         for (reason, Lost { packets, from_ns, to_ns }) in self.append.take_lost() {
-            self.signals.lost(reason, packets, to_ns);
+            self.signals.lost(reason, packets, to_ns, self.clock_ns);
             // What is pinned out has passed the prefilters. For what has no lane they weren't evaluated.
             let sure =
                 reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
@@ -192,12 +192,9 @@ impl<'a> Path<'a> {
             ring.begin_listening(self.index, self.first_ns, reason);
         }
         ring.publish_worker(self.index, &self.append.counts);
-        ring.set_clock(
-            self.index,
-            self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns)),
-        );
-        self.committed = self.clock();
         let known_ns = self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns));
+        ring.set_clock(self.index, known_ns);
+        self.committed = self.clock();
         self.signals.commit(Moment::new(self.era, known_ns), self.waits);
         self.enough |= self.waits && self.shared.dumps.enough(self.committed);
     }
@@ -211,7 +208,7 @@ impl<'a> Path<'a> {
         }
         let lanes = self.append.lanes.iter().map(|lane| (lane.writer.lane(), lane.writer.next_packet()));
         self.shared.ring.begin_era(self.index, era, lanes);
-        self.signals.begin_era(era);
+        self.signals.begin_era(self.clock_ns, era);
         (self.era, self.clock_ns) = (era, 0);
         self.committed = self.clock();
         (self.first_ns, self.begun_ns) = (i64::MAX, i64::MAX);
@@ -564,7 +561,7 @@ impl Sink for Path<'_> {
 
     fn lost(&mut self, interface: u32, packets: u64, since_ns: i64, until_ns: i64) {
         self.append.counts.dropped.add(DropReason::Kernel, packets);
-        self.signals.lost(DropReason::Kernel, packets, until_ns);
+        self.signals.lost(DropReason::Kernel, packets, until_ns, self.clock_ns);
         self.count_in_lane(interface, DropReason::Kernel, packets);
         let gap = Gap {
             from_ns: since_ns,
@@ -584,7 +581,7 @@ impl Sink for Path<'_> {
         let gap = Gap { lost_min, ..gap };
         self.lacks.extend(Lack::of(interface, &gap));
         if self.waits {
-            self.signals.lost(DropReason::File, gap.lost_min, gap.to_ns);
+            self.signals.lost(DropReason::File, gap.lost_min, gap.to_ns, self.clock_ns);
             return self.shared.ring.note_gap(self.index, interface, gap);
         }
         // Live: a loss is of now, and the packets at hand may be of an earlier era. Of one that lies across a

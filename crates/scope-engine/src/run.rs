@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::few_pins;
 use crate::filters::prepare_filters;
 use crate::health::Health;
-use crate::joining;
+use crate::joining::Joining;
 use crate::live;
 use crate::lockstep::Lockstep;
 use crate::loss_told::LossTold;
@@ -317,10 +317,10 @@ impl Run {
         // The process was stopped, and goes on.
         let mut resumed = false;
         std::thread::scope(|scope| {
-            let shared = &self.shared;
-            let live = self.live;
+            // Before the workers: they wait for it from their first packet on.
+            let joining = Joining::new(&self.shared, self.live);
             let signals = std::thread::Builder::new().name("signals".to_string());
-            if let Err(cause) = signals.spawn_scoped(scope, move || joining::measure(shared, live)) {
+            if let Err(cause) = signals.spawn_scoped(scope, move || joining.work()) {
                 failures.push(Failure::of_error("no thread for signals", &cause));
             }
             let mut workers = Vec::new();

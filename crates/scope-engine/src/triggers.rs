@@ -28,7 +28,7 @@ pub struct TriggerSet {
     pub of_packets: Vec<Arc<Trigger>>,
     /// Of these those that have a condition on several packets.
     pub of_patterns: Vec<Arc<Trigger>>,
-    /// Some have a condition on signals, or on several packets.
+    /// For some it is the thread "signals" that fires: at levels, by several packets, or by themselves.
     pub is_joined: bool,
 }
 
@@ -40,7 +40,9 @@ impl TriggerSet {
         let is_pattern = |trigger: &&Arc<Trigger>| trigger.config().condition.pattern().is_some();
         let of_patterns: Vec<_> = triggers.iter().filter(is_pattern).cloned().collect();
         let is_level = |trigger: &Arc<Trigger>| trigger.config().condition.level().is_some();
-        let is_joined = !of_patterns.is_empty() || triggers.iter().any(is_level);
+        let is_auto = |trigger: &Arc<Trigger>| trigger.config().auto_ns.is_some();
+        let is_joined =
+            !of_patterns.is_empty() || triggers.iter().any(|trigger| is_level(trigger) || is_auto(trigger));
         TriggerSet { epoch, triggers, of_packets, of_patterns, is_joined }
     }
 

@@ -7,6 +7,7 @@ use crate::control::{Committed, Published, REGION_MAGIC, WorkerControl, WorkerCo
 use crate::eras::Eras;
 use crate::evicted::{Evicted, History, Lost};
 use crate::follow::{Follower, Followers};
+use crate::judge::{Judge, Judges};
 use crate::lock::Mutex;
 use crate::losses::LossLog;
 use crate::region::{MemoryOptions, Region, RingMemory};
@@ -90,6 +91,7 @@ pub struct Ring {
     eras: Mutex<Eras>,
     any_stray: AtomicBool,
     followers: Followers,
+    judges: Judges,
     /// Stragglers in `memory`: none, mostly.
     straggling: std::sync::atomic::AtomicUsize,
     budget: Arc<PinBudget>,
@@ -185,6 +187,7 @@ impl Ring {
             eras: Mutex::new(Eras::new(layout.lanes)),
             any_stray: AtomicBool::new(false),
             followers: Followers::default(),
+            judges: Judges::default(),
             straggling: Default::default(),
             budget: Arc::new(PinBudget::new((layout.segments as u64 / 2).max(1))),
             sealed_count: Default::default(),
@@ -586,13 +589,19 @@ impl Ring {
         self.region.worker(worker).clock_ns.load(Ordering::Acquire)
     }
 
-    /// Up to where every worker has committed what it had: the least of their clocks, less their graces.
+    /// Up to where every worker has committed what it had, and every judge has judged it: the least of the
+    /// workers' clocks, less their graces, and of the judges' moments.
     pub fn settled(&self) -> Moment {
         let of_worker = |control: &WorkerControl| match control.moment() {
             Moment::END => Moment::END,
             clock => clock.plus(-control.grace_ns.load(Ordering::Relaxed)),
         };
-        self.workers().map(of_worker).min().unwrap_or(Moment::END)
+        self.workers().map(of_worker).min().unwrap_or(Moment::END).min(self.judges.up_to())
+    }
+
+    /// One more judge, until the `Arc` is dropped. For runs whose workers can wait.
+    pub fn judge(&self) -> Arc<Judge> {
+        self.judges.add()
     }
 
     /// In the latest era, from the first packet to the last moment in which some worker listened; `None`:

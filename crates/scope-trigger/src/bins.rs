@@ -64,9 +64,9 @@ impl Bins {
         self.floor
     }
 
-    /// Packets that came too late so far.
-    pub fn late(&self) -> u64 {
-        self.late
+    /// Packets that came too late since the last call.
+    pub fn take_late(&mut self) -> u64 {
+        std::mem::take(&mut self.late)
     }
 
     /// Whether `bin` may be added to before anything is closed.

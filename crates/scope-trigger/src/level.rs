@@ -300,7 +300,7 @@ impl<'a> Reader<'a> {
         let measure = self.signals.signals[signal].measure;
         let window_bins = if self.takes(",") { self.window(measure)? } else { 1 };
         self.expects(")", "close the parenthesis: signal(NAME) or signal(NAME, 100ms)")?;
-        let test = self.test(measure, window_bins)?;
+        let test = self.test(measure)?;
         let at_for = self.at_word();
         let hold_bins = if self.takes_word("for") { self.time("for 200ms")? } else { 1 };
         if hold_bins > HOLD_BINS_MAX {
@@ -383,8 +383,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn test(&mut self, measure: Measure, window_bins: i64) -> Result<Test, Bad> {
-        let _ = window_bins;
+    fn test(&mut self, measure: Measure) -> Result<Test, Bad> {
         if let Some(op) = self.op()? {
             return Ok(Test::Is(op, self.bound(measure)?));
         }

@@ -80,9 +80,7 @@ impl Sums {
 
     /// Forgets what is not among the `length` places up to `at`.
     fn come_to(&mut self, at: i64) {
-        while let Some(&(oldest, pair)) = self.kept.front().filter(|(oldest, _)| *oldest <= at - self.length)
-        {
-            let _ = oldest;
+        while let Some(&(_, pair)) = self.kept.front().filter(|(oldest, _)| *oldest <= at - self.length) {
             self.num -= u128::from(pair.num);
             self.den -= u128::from(pair.den);
             self.kept.pop_front();

@@ -208,8 +208,7 @@ impl<K: Clone + PartialEq> Meter<K> {
             self.pass_seconds(second_of(bin), held);
             self.bin(bin, &sums.unwrap_or_default(), held);
         }
-        if let Some(next) = self.next.filter(|next| *next < end) {
-            let _ = next;
+        if self.next.is_some_and(|next| next < end) {
             self.pass_seconds(second_of(end), held);
             let mut crossings = Vec::new();
             for condition in &mut self.conditions {

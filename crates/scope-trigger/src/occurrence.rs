@@ -30,6 +30,14 @@ pub struct Occurrence<'a> {
     pub requester: Requester,
 }
 
+impl Occurrence<'_> {
+    /// When it was certain, ns. A packet is it when it comes; a level of 10 seconds is it behind these. What had
+    /// ended by then it extends no more, however fast anybody was.
+    pub(crate) fn certain_ns(&self) -> i64 {
+        if self.packet.is_some() { self.at.time_ns } else { self.at.time_ns.max(self.clock_ns) }
+    }
+}
+
 /// What identifies occurrences for a holdoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {

@@ -12,6 +12,7 @@
 mod error;
 mod words;
 
+use crate::level::is_level;
 use crate::response::DURATION_NS_MAX;
 use crate::sequence::STEPS_MAX;
 pub use error::PatternError;
@@ -50,10 +51,7 @@ pub enum Rule {
 /// filter does. A text that begins with `signal(` or `(signal(` is a level.
 pub fn is_pattern(text: &str) -> bool {
     let words = words(text);
-    let begins_signal = words.first().is_some_and(|first| {
-        first.is("signal") && first.calls && text[..first.at].chars().all(|c| c.is_whitespace() || c == '(')
-    });
-    !begins_signal && words.iter().any(|word| is_count(word) || is_then(word))
+    !is_level(text) && words.iter().any(|word| is_count(word) || is_then(word))
 }
 
 fn is_count(word: &Word<'_>) -> bool {

@@ -116,8 +116,7 @@ impl Series {
 
     /// Everything up to `bin`, without it, is measured.
     pub fn come_to(&mut self, bin: i64) {
-        if let Some((_, end)) = self.measured.filter(|(_, end)| bin < *end) {
-            let _ = end;
+        if self.measured.is_some_and(|(_, end)| bin < end) {
             return;
         }
         let begin = self.measured.map_or(bin - 1, |(begin, _)| begin);
@@ -203,14 +202,14 @@ impl Series {
         let step = (step + grain - 1) / grain * grain;
         let first = from.div_euclid(step) * step;
         let mut steps = Vec::new();
-        let kept: Vec<(i64, Together)> = match grain {
-            1 => self.bins.iter().map(|(bin, pair)| (*bin, self.together(*pair))).collect(),
-            grain if grain == of_second => {
-                self.seconds.iter().map(|(at, of)| (at * of_second, *of)).collect()
-            }
-            _ => self.minutes.iter().map(|(at, of)| (at * of_minute, *of)).collect(),
+        // Of what is remembered only that of the span: a bin takes a look, however long it was measured.
+        let kept: Vec<(i64, Together)> = if grain == 1 {
+            of_span(&self.bins, 1, first..to).map(|(bin, pair)| (bin, self.together(pair))).collect()
+        } else {
+            let kept = if grain == of_second { &self.seconds } else { &self.minutes };
+            of_span(kept, grain, first..to).collect()
         };
-        let mut at = kept.partition_point(|(bin, _)| *bin < first);
+        let mut at = 0;
         let mut bin = first;
         while bin < to && steps.len() < STEPS_MAX {
             let mut of = Together::NOTHING;
@@ -233,6 +232,17 @@ impl Series {
         let (least, most) = if of.valued == 0 { (0.0, 0.0) } else { (least, of.max) };
         Some((least, most, mean))
     }
+}
+
+/// What lies in a span of bins, where a place has so many.
+fn of_span<T: Copy>(
+    kept: &VecDeque<(i64, T)>,
+    bins_each: i64,
+    span: std::ops::Range<i64>,
+) -> impl Iterator<Item = (i64, T)> {
+    let begin = kept.partition_point(|(place, _)| place * bins_each < span.start);
+    let each = kept.range(begin..).map(move |(place, of)| (place * bins_each, *of));
+    each.take_while(move |(bin, _)| *bin < span.end)
 }
 
 /// Forgets what lies before `from`.

@@ -147,7 +147,7 @@ impl SignalSet {
         }
         // A share may name signals that stand behind it.
         for &index in &shares {
-            match reader.share(&written[index], written) {
+            match reader.share(index, written) {
                 Ok(signal) => reader.set.signals.push(signal),
                 Err(fault) => reader.faults.push((index, fault)),
             }
@@ -253,12 +253,11 @@ impl Reader<'_> {
     }
 
     /// A share of another signal.
-    fn share(&mut self, written: &Written, all: &[Written]) -> Result<Signal, Fault> {
+    fn share(&mut self, index: usize, all: &[Written]) -> Result<Signal, Fault> {
+        let written = &all[index];
         let name = written.name.clone().unwrap_or_default();
         let expr = written.expr.trim().to_string();
-        let Some((part, whole)) = ratio(&expr) else {
-            return Err(Fault::of(SETTING).value(&expr, "is no share"));
-        };
+        let (part, whole) = ratio(&expr).unwrap_or_default();
         let fault = |at: usize, cause: String| {
             let fault = Fault::about(subject(&name, Some("expr"))).with_value(&expr).cause(cause);
             fault.showing(excerpt(&expr, at))

@@ -223,7 +223,7 @@ impl Trigger {
         }
         let (mut from_ns, to_ns) = self.config.response.span(occurrence);
         for window in values.iter().flat_map(|values| state.windows.of(*values)) {
-            match window.extend(hit, to_ns) {
+            match window.extend(hit, occurrence.certain_ns(), to_ns) {
                 Extended::Yes => return Some(Verdict::Extended { dump: window.dump() }),
                 // A window that had to stop growing: the new one begins where it ended.
                 Extended::No { full_to_ns: Some(end_ns) } if end_ns < hit_ns => {

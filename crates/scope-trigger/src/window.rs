@@ -91,14 +91,15 @@ impl Window {
         self.lock().to_ns
     }
 
-    /// Adds a hit that wants the window to reach `to_ns`.
-    pub fn extend(&self, hit: Moment, to_ns: i64) -> Extended {
+    /// Adds a hit that wants the window to reach `to_ns`; it was certain at `certain_ns`, and what had ended by then
+    /// stays as it is.
+    pub fn extend(&self, hit: Moment, certain_ns: i64, to_ns: i64) -> Extended {
         if hit.era != self.era {
             return Extended::No { full_to_ns: None };
         }
         let hit_ns = hit.time_ns;
         let mut state = self.lock();
-        if state.closed || state.ended || hit_ns > state.to_ns || hit_ns < self.from_ns {
+        if state.closed || state.ended || certain_ns > state.to_ns || hit_ns < self.from_ns {
             return Extended::No { full_to_ns: state.full.then_some(state.to_ns) };
         }
         let end_max_ns = self.from_ns.saturating_add(WINDOW_GROWTH_MAX_NS).max(state.to_ns);
@@ -163,24 +164,24 @@ mod tests {
     #[test]
     fn a_hit_inside_extends_and_one_behind_does_not() {
         let window = Window::new(0, 10 * S, 5 * S);
-        assert_eq!(window.extend(at(9 * S), 14 * S), Extended::Yes);
+        assert_eq!(window.extend(at(9 * S), 9 * S, 14 * S), Extended::Yes);
         assert_eq!(window.to_ns(), 14 * S);
-        assert_eq!(window.extend(at(15 * S), 20 * S), Extended::No { full_to_ns: None });
+        assert_eq!(window.extend(at(15 * S), 15 * S, 20 * S), Extended::No { full_to_ns: None });
         assert_eq!(window.hits(), (2, vec![5 * S, 9 * S]));
     }
 
     #[test]
     fn it_never_shrinks_and_grows_to_ten_minutes_at_most() {
         let window = Window::new(0, 10 * S, 5 * S);
-        assert_eq!(window.extend(at(6 * S), 8 * S), Extended::Yes);
+        assert_eq!(window.extend(at(6 * S), 6 * S, 8 * S), Extended::Yes);
         assert_eq!(window.to_ns(), 10 * S);
         let mut hit = 6 * S;
-        while window.extend(at(hit), hit + 5 * S) == Extended::Yes {
+        while window.extend(at(hit), hit, hit + 5 * S) == Extended::Yes {
             hit += 4 * S;
         }
         assert_eq!(window.to_ns(), WINDOW_GROWTH_MAX_NS);
         assert_eq!(
-            window.extend(at(hit), hit + 5 * S),
+            window.extend(at(hit), hit, hit + 5 * S),
             Extended::No { full_to_ns: Some(WINDOW_GROWTH_MAX_NS) }
         );
     }
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn a_window_belongs_to_its_era() {
         let window = Window::in_era(3, 0, 10 * S, 5 * S);
-        assert_eq!(window.extend(Moment::new(4, 6 * S), 12 * S), Extended::No { full_to_ns: None });
+        assert_eq!(window.extend(Moment::new(4, 6 * S), 6 * S, 12 * S), Extended::No { full_to_ns: None });
         assert!(!window.close_if_settled(Moment::new(2, 99 * S)), "the worker has not come to it");
         assert!(window.close_if_settled(Moment::new(4, 0)), "time was set back: nothing more comes for it");
     }
@@ -205,7 +206,7 @@ mod tests {
         let window = Window::new(0, 10 * S, 5 * S);
         assert!(!window.close_if_settled(at(10 * S)), "a packet at its very end may still come");
         assert!(window.close_if_settled(at(10 * S + 1)));
-        assert_eq!(window.extend(at(9 * S), 14 * S), Extended::No { full_to_ns: None });
+        assert_eq!(window.extend(at(9 * S), 9 * S, 14 * S), Extended::No { full_to_ns: None });
         assert!(window.close_if_settled(at(0)));
     }
 }

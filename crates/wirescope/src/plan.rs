@@ -153,19 +153,7 @@ fn plan_with(
             FilterEngine::Native
         }
     };
-    let count_bytes = match parse_size(&args.count_memory) {
-        Ok(bytes @ COUNT_BYTES_MIN..=COUNT_BYTES_MAX) => bytes as usize,
-        Ok(_) => {
-            let fault = Fault::of("count-memory").value(&args.count_memory, "is too little, or too much");
-            faults.add(fault.remedy("write 1MiB to 64GiB"));
-            COUNT_BYTES_DEFAULT
-        }
-        Err(cause) => {
-            faults
-                .add(faults::bad(Fault::of("count-memory"), cause).remedy(such_as("count-memory", "64MiB")));
-            COUNT_BYTES_DEFAULT
-        }
-    };
+    let count_bytes = count_bytes(&args.count_memory, &mut faults);
     let signals = signals::plan(args, vlan, &sources.link_types, &mut faults);
     let meant = Meant { vlan, link_types: &sources.link_types, signals: &signals };
     let triggers = triggers::plan(args, &times, &meant, &mut faults);
@@ -286,6 +274,17 @@ fn count(key: &'static str, text: &str, max: u64, faults: &mut Faults<'_>) -> u6
         Err(_) => fault.value(text, "is not a whole number").remedy(such_as(key, "4")),
     });
     1
+}
+
+/// Memory of a count.
+fn count_bytes(text: &str, faults: &mut Faults<'_>) -> usize {
+    let fault = Fault::of("count-memory");
+    faults.add(match parse_size(text) {
+        Ok(bytes @ COUNT_BYTES_MIN..=COUNT_BYTES_MAX) => return bytes as usize,
+        Ok(_) => fault.value(text, "is too little, or too much").remedy("write 1MiB to 64GiB"),
+        Err(cause) => faults::bad(fault, cause).remedy(such_as("count-memory", "64MiB")),
+    });
+    COUNT_BYTES_DEFAULT
 }
 
 /// Sizes of the ring, checked against its lanes, its shares and the machine's memory.

@@ -193,6 +193,18 @@ fn what_nothing_has_fired_for_a_while_fires_by_itself() {
 }
 
 #[test]
+fn a_year_without_packets_fires_no_million_times_by_itself() {
+    let place = Place::new();
+    let mut input = capture(&[1]);
+    input.packets.push(packet(BEGIN + 366 * 86_400 * 1000 * MS, 53, 1));
+    let source = place.source(&input);
+    let flags = ["--trigger", "port 7", "--auto", "1s", "--before", "0s", "--after", "0s"];
+    let summary = place.summary(&[&["--source", &source][..], &flags].concat());
+    assert_eq!(summary.hits["trigger1"].fired, 100);
+    assert!(place.log().contains("fires by themselves are skipped"), "{}", place.log());
+}
+
+#[test]
 fn a_live_run_fires_at_a_level_and_at_silence() {
     let place = Place::new();
     let flags = [

@@ -88,6 +88,38 @@ fn a_sequence_fires_where_its_steps_come_in_order_in_time_and_of_one_key() {
 }
 
 #[test]
+fn hits_of_one_window_are_one_dump_up_to_the_end_of_a_file_at_any_speed() {
+    // Most of it is evaluated when the workers have ended: a file's grace is a second.
+    let mut capture = Capture::ethernet("eth0");
+    for at in 0..1200 {
+        capture.packets.push(knock(BEGIN + at * MS, 1, 7000));
+        capture.packets.push(syn(BEGIN + at * MS + 1000, 1, 22));
+    }
+    let triggers = [
+        "--trigger",
+        "opened=udp port 7000 then tcp port 22 within 1s by $srcIP",
+        "--trigger",
+        "often=count(udp by $srcIP) > 0 in 1ms",
+        "--trigger",
+        "level=signal(pps) > 0 and signal(pps) > 0 until < 1/s",
+        "--dump",
+        "tcp or udp",
+    ];
+    for _ in 0..4 {
+        for more in ["", ",workers=4"] {
+            let place = Place::new();
+            let source = format!("{}{more}", place.source(&capture));
+            let times = ["--before", "0s", "--after", "1min", "--dumps-max", "4"];
+            let summary = place.summary(&[&["--source", &source][..], &times, &triggers].concat());
+            for (name, hits) in [("opened", 1200), ("often", 1200), ("level", 1)] {
+                let found = &summary.hits[name];
+                assert_eq!((found.fired, found.extended), (1, hits - 1), "{name} {more}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_can_t_be_meant_is_refused_before_anything_starts() {
     let refused = |text: &str, words: &[&str]| {
         let place = Place::new();

@@ -7,7 +7,7 @@ use super::batch::Batch;
 use crate::measuring::{Measuring, SUMS_MAX};
 use crate::patterns::Matches;
 use scope_filter::{FILTER_INPUTS_MAX, Predicate};
-use scope_packet::{DropReason, Headers, LinkType, Moment};
+use scope_packet::{DropReason, Drops, Headers, LinkType, Moment};
 use scope_trigger::bins::{Bins, SLOTS, bin_of};
 use scope_trigger::measure::{BIN_NS, BINS_PER_SECOND};
 use scope_trigger::meter::{Distinct, Handed};
@@ -37,6 +37,10 @@ pub(super) struct Signals<'a> {
     /// What conditions on several packets matched, and what isn't handed on.
     matches: Matches,
     hits: Vec<u64>,
+    /// Some tally wants distinct values.
+    wants_distinct: bool,
+    /// Lost before any time was believed, by reason.
+    unplaced: Drops,
 }
 
 /// Packets of a batch that lie in one bin: bits.
@@ -62,6 +66,8 @@ impl<'a> Signals<'a> {
             before: Vec::new(),
             matches: Vec::new(),
             hits: vec![0; tallies],
+            wants_distinct: measuring.set().tallies.iter().any(|tally| tally.hosts || tally.flows),
+            unplaced: Drops::default(),
         }
     }
 
@@ -135,7 +141,7 @@ impl<'a> Signals<'a> {
                     sum.1 += bytes(batch, which);
                 }
             }
-            if set.tallies.iter().any(|tally| tally.hosts || tally.flows) {
+            if self.wants_distinct {
                 self.count_distinct(*run, batch, headers);
             }
         }
@@ -172,16 +178,26 @@ impl<'a> Signals<'a> {
         }
     }
 
-    /// Counts packets that the run lost for `reason`, about `time_ns`.
+    /// Counts packets that the run lost for `reason`, about `time_ns`. Where no bin of that time is open, they count
+    /// at the clock: a time that a file gives moves none.
     #[cold]
-    pub fn lost(&mut self, reason: DropReason, packets: u64, time_ns: i64) {
-        if packets == 0 {
-            return;
+    pub fn lost(&mut self, reason: DropReason, packets: u64, time_ns: i64, clock_ns: i64) {
+        let [bin, now] = [time_ns, clock_ns].map(|time_ns| bin_of(time_ns.max(0)));
+        let is_open = |bin: i64| bin >= self.bins.floor() && self.bins.has_room(bin);
+        let is_near = bin.saturating_add(SLOTS as i64) > now;
+        match (is_near && is_open(bin), is_open(now)) {
+            (true, true) => self.count_lost(reason, packets, bin),
+            (false, true) if now > 0 => self.count_lost(reason, packets, now),
+            // Nothing is open where the clock is: with the next commit there is.
+            _ => self.unplaced.add(reason, packets),
         }
-        let floor = self.bins.floor();
-        let bin = bin_of(time_ns.max(0)).clamp(floor, floor.saturating_add(SLOTS as i64 - 1));
-        let place = self.measuring.set().tallies.len() + reason as usize;
-        self.bins.of(bin)[place].0 += packets;
+    }
+
+    fn count_lost(&mut self, reason: DropReason, packets: u64, bin: i64) {
+        if packets > 0 {
+            let place = self.measuring.set().tallies.len() + reason as usize;
+            self.bins.of(bin)[place].0 += packets;
+        }
     }
 
     /// Closes what lies before `time_ns`.
@@ -208,6 +224,10 @@ impl<'a> Signals<'a> {
     #[cold]
     fn hand_on(&mut self, floor_ns: i64, clock: Moment, waits: bool) {
         self.close(floor_ns);
+        self.measuring.count_late(self.bins.take_late());
+        for (reason, packets) in std::mem::take(&mut self.unplaced).iter() {
+            self.count_lost(reason, packets, bin_of(clock.time_ns).max(self.bins.floor()));
+        }
         self.handed.reached = self.handed.reached.max(bin_of(clock.time_ns));
         let until = Moment::new(self.era, self.bins.floor() * BIN_NS);
         let mut handed: Vec<Handed> = std::mem::take(&mut self.before);
@@ -230,9 +250,10 @@ impl<'a> Signals<'a> {
         }
     }
 
-    /// Capture time was set back: what comes from here on belongs to `era`.
+    /// Capture time was set back from `clock_ns`: what comes from here on belongs to `era`.
     #[cold]
-    pub fn begin_era(&mut self, era: u64) {
+    pub fn begin_era(&mut self, clock_ns: i64, era: u64) {
+        self.handed.reached = self.handed.reached.max(bin_of(clock_ns));
         self.bins.restart(&mut self.handed.sums);
         self.handed.distinct.append(&mut self.seconds);
         self.before.push(std::mem::replace(&mut self.handed, Handed { era, ..Handed::default() }));
@@ -247,7 +268,7 @@ impl<'a> Signals<'a> {
         self.handed.reached = reached;
         let mut handed = std::mem::take(&mut self.before);
         handed.push(std::mem::take(&mut self.handed));
-        self.measuring.count_late(self.bins.late());
+        self.measuring.count_late(self.bins.take_late());
         let matches = std::mem::take(&mut self.matches);
         let _ = self.measuring.hand_on(self.index, (handed, matches), Moment::END, true);
     }
@@ -355,6 +376,47 @@ mod tests {
         let handed = handed(&measuring, &[1, 2, 3], &[5 * MS, year, year + MS], year + 20 * MS);
         let bins: Vec<(i64, u64)> = handed.iter().map(|of| (of.0, of.2)).collect();
         assert_eq!(bins, [(5, 1), (year / MS, 1), (year / MS + 1, 1)]);
+    }
+
+    /// Bins, tallies and packets of what was handed on, by era.
+    fn all(measuring: &Measuring) -> Vec<(u64, i64, u32, u64)> {
+        let (taken, _) = measuring.taken(0);
+        let of_era = |of: &Handed| {
+            let era = of.era;
+            of.sums.iter().map(move |sum| (era, sum.bin, sum.tally, sum.packets)).collect::<Vec<_>>()
+        };
+        taken.iter().flat_map(of_era).collect()
+    }
+
+    #[test]
+    fn losses_count_at_their_time_and_where_none_is_open_at_the_clock() {
+        let measuring = measuring(&[]);
+        let mut signals = Signals::new(&measuring, 0, 10 * MS);
+        let kernel = 1 + DropReason::Kernel as u32;
+        let hour = 3_600_000 * MS;
+        signals.lost(DropReason::Kernel, 3, 0, 0); // nobody knows the time yet
+        signals.lost(DropReason::Kernel, 2, hour, 0);
+        signals.commit(Moment::new(0, hour), false);
+        signals.lost(DropReason::Kernel, 4, hour - 5 * MS, hour);
+        signals.lost(DropReason::Kernel, 1, hour - 500 * MS, hour); // closed
+        signals.lost(DropReason::Kernel, 7, i64::MAX - 1, hour); // as a hostile file says
+        signals.commit(Moment::new(0, hour + 20 * MS), false);
+        let at = hour / MS;
+        assert_eq!(all(&measuring), [(0, at - 5, kernel, 4), (0, at, kernel, 5 + 1 + 7)]);
+    }
+
+    #[test]
+    fn an_era_is_handed_on_up_to_its_last_packet() {
+        let measuring = measuring(&[]);
+        let mut signals = Signals::new(&measuring, 0, 10 * MS);
+        signals.lost(DropReason::Kernel, 1, 100 * MS, 100 * MS);
+        signals.lost(DropReason::Kernel, 2, 107 * MS, 107 * MS);
+        signals.begin_era(107 * MS, 1);
+        signals.lost(DropReason::Kernel, 4, 50 * MS, 50 * MS);
+        signals.end(Moment::new(1, 50 * MS));
+        let (taken, until) = measuring.taken(0);
+        let eras: Vec<_> = taken.iter().map(|of| (of.era, of.reached, of.sums.len())).collect();
+        assert_eq!((eras, until), (vec![(0, 107, 2), (1, 50, 1)], Moment::END));
     }
 
     #[test]
