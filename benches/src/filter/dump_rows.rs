@@ -97,6 +97,7 @@ impl Full {
             time_ns: to_ns,
             filter,
             filter_engine: FilterEngine::Native,
+            keep: None,
             window,
             pins: FirstPins::take(&self.ring, 0, from_ns, 1),
             output: DumpOutput::in_folder(folder.path())?,

@@ -10,7 +10,7 @@ use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType, Moment};
-use scope_trigger::{
+use scope_trigger::{Own, 
     Condition, Key, Matched, Occurrence, Places, Requester, Response, Trigger, TriggerConfig, Why,
 };
 use std::time::Instant;
@@ -131,6 +131,7 @@ fn percentile_of(attack: &Attack, hits: u64) -> Result<f64> {
             why: Why::Packet { bytes: data.len() as u32, interface: "" },
             packet: Some(Matched { link_type: attack.link, headers: &headers, data: &data }),
             given: None,
+            own: Own::default(),
             link_types: &[],
             requester: Requester::Live,
         };
@@ -160,6 +161,7 @@ fn trigger(attack: &Attack) -> Result<Trigger> {
         condition: Condition::Filter(Filter::compile("ip6", VlanRule::Transparent, &[attack.link])?),
         response: Response {
             template: Some(template),
+            script: None,
             before_ns: 1_000_000_000,
             after_ns: 1_000_000_000,
             vlan: VlanRule::Transparent,

@@ -25,6 +25,19 @@ pub struct Shape {
     pub main: &'static str,
     /// What else it may say.
     pub more: &'static [(&'static str, Kind)],
+    /// Words that may stand instead of others, and not beside them: first the other, which may be the main one.
+    pub instead: &'static [(&'static str, &'static str)],
+}
+
+impl Shape {
+    /// The word that may stand instead of this one, or the one that this may stand instead of.
+    pub(crate) fn other(&self, word: &str) -> Option<&'static str> {
+        self.instead.iter().find_map(|(one, other)| match word {
+            _ if word == *one => Some(*other),
+            _ if word == *other => Some(*one),
+            _ => None,
+        })
+    }
 }
 
 /// One key.

@@ -40,7 +40,7 @@ impl Settings {
             let default = || key.default.iter().map(|text| Value::new(text, Origin::Default)).collect();
             let mut values = of(flags, &key.name).or_else(|| of(&written, &key.name)).unwrap_or_else(default);
             for value in &mut values {
-                value.give_way(flags);
+                value.give_way(flags, key.shape.as_ref());
             }
             Entry { key: key.clone(), values }
         });
@@ -104,6 +104,7 @@ impl Settings {
 
     /// Where a word stands that an element of the key `name` says of itself, its main word included.
     pub fn place_within(&self, name: &str, value: &Value, word: &str) -> Option<Where> {
+        self.place(value)?;
         let shape = self.entries.iter().find(|entry| entry.key.name == name)?.key.shape?;
         let own = value.own.as_ref()?.get(word).map(|own| own.line);
         own.or(value.main_line.filter(|_| shape.main == word)).map(|line| self.at(line))
@@ -246,7 +247,11 @@ fn toml(Entry { key, .. }: &Entry, value: &Value) -> String {
     match (key.kind, &key.shape, &value.own) {
         (Kind::Switch | Kind::Count, ..) => text.into_owned(),
         (_, Some(shape), Some(own)) => {
-            let mut words = vec![format!("{} = {}", shape.main, quoted(&text))];
+            let is_replaced = shape.other(shape.main).is_some_and(|other| own.contains_key(other));
+            let mut words: Vec<String> = Vec::new();
+            if !is_replaced {
+                words.push(format!("{} = {}", shape.main, quoted(&text)));
+            }
             for (name, own) in own {
                 let switch = shape.more.iter().any(|(other, kind)| other == name && *kind == Kind::Switch);
                 words.push(format!("{name} = {}", if switch { own.text.clone() } else { quoted(&own.text) }));

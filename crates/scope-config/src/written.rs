@@ -75,10 +75,14 @@ impl Value {
     }
 
     /// Leaves what the flags give to them, also where a table says it of itself.
-    pub(crate) fn give_way(&mut self, flags: &[(String, Vec<Value>)]) {
-        let Some(own) = &mut self.own else { return };
-        let (away, kept) =
-            std::mem::take(own).into_iter().partition(|(word, _)| flags.iter().any(|(flag, _)| flag == word));
+    pub(crate) fn give_way(&mut self, flags: &[(String, Vec<Value>)], shape: Option<&Shape>) {
+        let Some(own) = self.own.as_mut().filter(|_| self.origin != Origin::Flag) else { return };
+        let is_given = |word: &str| flags.iter().any(|(flag, _)| flag == word);
+        let gives_way = |word: &str| {
+            let other = shape.and_then(|shape| shape.other(word));
+            is_given(word) || other.is_some_and(is_given)
+        };
+        let (away, kept) = std::mem::take(own).into_iter().partition(|(word, _)| gives_way(word));
         *own = kept;
         let away: BTreeMap<&'static str, Own> = away;
         self.given_way = away.into_keys().collect();
@@ -287,7 +291,7 @@ impl Reader<'_> {
 
     /// An element that is a table.
     fn element(&mut self, key: &Key, table: &dyn TableLike, line: usize) -> Option<Value> {
-        let Shape { main, more } = key.shape?;
+        let Shape { main, more, instead } = key.shape?;
         let (mut text, mut own, mut main_line) = (None, BTreeMap::new(), None);
         for (name, item) in table.iter() {
             let line = table.key(name).and_then(|key| key.span()).map_or(line, |span| self.line(Some(span)));
@@ -319,7 +323,14 @@ impl Reader<'_> {
                 (Some(value), None) => (text, main_line) = (Some(value), Some(line)),
             }
         }
-        if !table.contains_key(main) {
+        for (one, other) in instead {
+            if table.contains_key(one) && table.contains_key(other) {
+                let fault = Fault::of(&key.name).cause(format!("there are both '{one}' and '{other}' in it"));
+                self.fault(line, fault.remedy("omit one of them"));
+            }
+        }
+        let is_replaced = instead.iter().any(|(one, other)| *one == main && table.contains_key(other));
+        if !table.contains_key(main) && !is_replaced {
             let fault = Fault::of(&key.name).cause(format!("there is no '{main}' in it"));
             self.fault(line, fault.remedy(format!("add {}", example(main, Kind::Text))));
         }

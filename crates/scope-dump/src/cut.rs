@@ -40,6 +40,7 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
         time_ns: order.time_ns,
         filter: order.filter,
         filter_engine: order.filter_engine,
+        keep: order.keep,
         window: order.window,
         output: order.output,
         progress: order.progress,
@@ -61,21 +62,24 @@ pub fn cut(ring: &Arc<Ring>, order: DumpOrder) -> DumpReport {
 
 /// Cuts one dump out of any timeline: its packets are selected, round by round, and written. `interfaces` are
 /// those that its packets name.
-pub fn cut_from(timeline: &mut dyn Timeline, interfaces: &dyn Interfaces, dump: Dump) -> DumpReport {
+pub fn cut_from(timeline: &mut dyn Timeline, interfaces: &dyn Interfaces, mut dump: Dump) -> DumpReport {
     let mut report = DumpReport {
         id: dump.id,
         trigger: dump.trigger.clone(),
         why: dump.why.clone(),
         time_ns: dump.time_ns,
         filter: dump.filter.text().to_string(),
+        script: dump.keep.as_ref().map(|keep| keep.name().to_string()),
         to_stream: dump.output.is_stream(),
         circumstances: dump.evidence.now(),
         ..DumpReport::default()
     };
     let mut writing = Writing::new(&dump, interfaces, &report);
+    let keep = dump.keep.take();
     let hit = dump.hit.map(|hit| (hit.lane, hit.packet));
     let from_ns = dump.window.from_ns();
     let mut selection = Selection::new(dump.filter, dump.filter_engine, from_ns, hit, &dump.buffers);
+    selection = selection.kept_by(keep);
     follow(timeline, &dump.window, &mut selection, &mut writing);
     timeline.end();
 
@@ -90,6 +94,7 @@ pub fn cut_from(timeline: &mut dyn Timeline, interfaces: &dyn Interfaces, dump: 
     report.to_ns = report.asked.1.min(heard.1).max(report.from_ns);
     let lacks = selection.missing(timeline, report.asked.1);
     report.interpreted = selection.interpreted();
+    report.gave_up = selection.gave_up();
     drop(selection); // what waited for its turn
     writing.finish(main_type, &lacks, &mut report);
     report.waited.closing = dump.clock.monotonic().saturating_sub(closing);

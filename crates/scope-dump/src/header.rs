@@ -70,6 +70,15 @@ fn origin(report: &DumpReport) -> String {
     let more = if filter.len() < report.filter.len() { " ... (shortened)" } else { "" };
     let shown = if report.filter.is_empty() { "everything" } else { filter };
     let _ = writeln!(text, "filter: {shown}{more}");
+    if let Some(script) = &report.script {
+        let script = pcapng::beginning(script, FILTER_BYTES_MAX);
+        let _ = writeln!(text, "dump script: {script}");
+    }
+    if let Some(why) = &report.gave_up {
+        let why = pcapng::beginning(why, FILTER_BYTES_MAX);
+        let _ =
+            writeln!(text, "the dump script said nothing more, so from there on everything is kept: {why}");
+    }
     text
 }
 

@@ -19,6 +19,7 @@
 //! | `walk` | the ring as a timeline: its segments of a window, pinned, read, gone |
 //! | [`select`] | which packets of a timeline belong, in which order, and what is missing |
 //! | `sieve` | which packets belong: the key column first, the filter where that says maybe |
+//! | [`keep`] | what selects beyond the filter: something outside |
 //! | [`scans`] | what the dumps of a run share: one scan of what comes in, summaries, the pace |
 //! | [`merge`] | the bounded reorder buffer |
 //! | `writing` | what was selected, into the dump's files or the spool of all windows |
@@ -55,6 +56,7 @@ pub mod form;
 mod gaps;
 pub mod header;
 mod joint;
+pub mod keep;
 pub mod keeper;
 pub mod late;
 pub mod mark;
@@ -87,6 +89,7 @@ pub use disk::{Disk, SystemDisk};
 pub use evidence::{Circumstances, Evidence, InterfaceSample};
 pub use form::DumpFormat;
 pub use gaps::{GAPS_MAX, in_words as gaps_in_words};
+pub use keep::Keep;
 pub use keeper::Keeper;
 pub use mark::marked_stem;
 pub use order::{Dump, DumpOrder, HitPacket};

@@ -2,6 +2,7 @@
 
 use crate::buffers::Buffers;
 use crate::evidence::Evidence;
+use crate::keep::Keep;
 use crate::past::Past;
 use crate::pins::FirstPins;
 use crate::progress::Progress;
@@ -40,6 +41,8 @@ pub struct DumpOrder {
     pub filter: Filter,
     /// What evaluates it.
     pub filter_engine: FilterEngine,
+    /// What selects beyond it.
+    pub keep: Option<Box<dyn Keep>>,
     /// The window.
     pub window: Arc<Window>,
     /// Pins that were taken at the fire.
@@ -77,6 +80,8 @@ pub struct Dump {
     pub filter: Filter,
     /// What evaluates it.
     pub filter_engine: FilterEngine,
+    /// What selects beyond it.
+    pub keep: Option<Box<dyn Keep>>,
     /// The window.
     pub window: Arc<Window>,
     /// Where the files go.

@@ -30,6 +30,10 @@ pub struct DumpReport {
     pub time_ns: i64,
     /// Text of the filter; empty: everything.
     pub filter: String,
+    /// The script that selected beyond it, if one did.
+    pub script: Option<String>,
+    /// Why that script said nothing more: from there on everything was kept.
+    pub gave_up: Option<String>,
     /// Begin and end of the window, both inclusive.
     pub asked: (i64, i64),
     /// Begin of the part of it in which anybody listened.

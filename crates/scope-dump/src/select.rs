@@ -10,6 +10,7 @@
 //! segment, a timeline no filter.
 
 use crate::buffers::{Buffers, Reorder};
+use crate::keep::Keep;
 use crate::merge::{Beyond, Floor, Position, Waiting};
 use crate::sieve::Sieve;
 use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine};
@@ -63,6 +64,8 @@ pub struct Selection {
     filter: Filter,
     /// What has to match as well.
     bound: Option<Filter>,
+    /// What selects beyond these.
+    beyond_filter: Option<Box<dyn Keep>>,
     engine: FilterEngine,
     from_ns: i64,
     /// Lane and number of a packet that belongs to it whatever the filter says.
@@ -91,6 +94,7 @@ impl Selection {
         Selection {
             filter,
             bound: None,
+            beyond_filter: None,
             engine,
             from_ns,
             always,
@@ -107,6 +111,17 @@ impl Selection {
     #[must_use]
     pub fn bound_to(self, bound: Option<Filter>) -> Selection {
         Selection { bound, ..self }
+    }
+
+    /// Only packets that `keep`, asked last, keeps as well.
+    #[must_use]
+    pub fn kept_by(self, keep: Option<Box<dyn Keep>>) -> Selection {
+        Selection { beyond_filter: keep, ..self }
+    }
+
+    /// Why what selects beyond the filter says nothing more, if it doesn't.
+    pub fn gave_up(&self) -> Option<String> {
+        self.beyond_filter.as_ref()?.gave_up().map(String::from)
     }
 
     /// Reads whatever is there, and hands on what nothing older can come before. Whether there was anything.
@@ -176,10 +191,19 @@ impl Selection {
         let link_type = self.link_types[lane].or_else(|| timeline.link_type(piece.lane));
         self.link_types[lane] = link_type;
         let Some(link_type) = link_type else { return };
-        if let Some(packets) = timeline.selected() {
-            for Candidate { packet, block, .. } in packets {
-                let position = Position { time_ns: block.time_ns(), lane: piece.lane, packet };
-                self.keep(position, link_type, block.bytes(), (piece.ordered, floor), consumer);
+        if let Some(mut packets) = timeline.selected() {
+            loop {
+                let batch: Vec<Candidate<'_>> = packets.by_ref().take(FILTER_INPUTS_MAX).collect();
+                if batch.is_empty() {
+                    break;
+                }
+                let taken = self.beyond_filter.as_mut().map_or(u64::MAX, |keep| keep.keep(link_type, &batch));
+                for (_, candidate) in batch.iter().enumerate().filter(|(at, _)| taken >> at & 1 != 0) {
+                    let time_ns = candidate.block.time_ns();
+                    let position = Position { time_ns, lane: piece.lane, packet: candidate.packet };
+                    let block = candidate.block.bytes();
+                    self.keep(position, link_type, block, (piece.ordered, floor), consumer);
+                }
             }
             return self.release(floor, consumer);
         }
@@ -196,7 +220,7 @@ impl Selection {
             if batch.is_empty() {
                 break;
             }
-            let taken = sieve.matches(&batch);
+            let taken = self.taken(&sieve, &batch);
             for (at, candidate) in batch.iter().enumerate() {
                 let is_exempt = always == Some(candidate.packet);
                 if is_exempt || taken >> at & 1 != 0 {
@@ -217,6 +241,20 @@ impl Selection {
             }
         }
         self.release(floor, consumer);
+    }
+
+    /// Which of these packets the filters and what selects beyond them take: a bit each.
+    fn taken(&mut self, sieve: &Sieve, batch: &[Candidate<'_>]) -> u64 {
+        let matched = sieve.matches(batch);
+        let Some(keep) = &mut self.beyond_filter else { return matched };
+        let which = |at: &usize| matched >> at & 1 != 0;
+        let asked: Vec<Candidate<'_>> = (0..batch.len()).filter(which).map(|at| batch[at]).collect();
+        if asked.is_empty() {
+            return 0;
+        }
+        let kept = keep.keep(sieve.link_type(), &asked);
+        let places = (0..batch.len()).filter(which).enumerate();
+        places.filter(|(nth, _)| kept >> nth & 1 != 0).fold(0, |taken, (_, at)| taken | 1 << at)
     }
 
     /// Hands a packet on, or lets it wait for its turn. `ordered`: none that is older comes behind it in its

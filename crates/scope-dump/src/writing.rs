@@ -81,7 +81,7 @@ impl<'a> Writing<'a> {
         Writing {
             interfaces,
             hit: dump.hit,
-            everything: dump.filter.is_everything(),
+            everything: dump.filter.is_everything() && dump.keep.is_none(),
             bound: dump.filter.is_of_two(),
             output: dump.output.clone(),
             intro: intro.clone(),

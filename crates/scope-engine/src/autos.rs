@@ -111,7 +111,13 @@ mod tests {
         TriggerConfig {
             name: name.into(),
             condition: Condition::Hand,
-            response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
+            response: Response {
+                template: None,
+                script: None,
+                before_ns: 0,
+                after_ns: 0,
+                vlan: VlanRule::Exact,
+            },
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,

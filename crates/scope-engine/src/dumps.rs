@@ -5,15 +5,15 @@ use crate::exec::Exec;
 use crate::summary;
 use crate::threads::Threads;
 use scope_dump::{
-    Answerer, Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Past, Progress,
-    Scans, Spared, cut,
+    Answerer, Buffered, DumpOrder, DumpOutput, DumpReport, Evidence, FirstPins, HitPacket, Keep, Past,
+    Progress, Scans, Spared, cut,
 };
 use scope_events::Events;
 use scope_events::event::{Warning, WarningKind};
 use scope_filter::{Filter, FilterEngine};
 use scope_packet::{Clock, Gap, GapReason, LinkType, Moment};
 use scope_ring::{Interfaces, Ring};
-use scope_trigger::{Fire, Key, Occurrence, Places, Trigger, Verdict, Why, Window};
+use scope_trigger::{Fire, Key, Occurrence, Places, ScriptFile, Trigger, Verdict, Why, Window};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -35,6 +35,29 @@ pub struct DumpSettings {
     pub clock: Arc<dyn Clock>,
     /// Where their threads come from.
     pub threads: Arc<dyn Threads>,
+    /// The run's scripts, if it has some.
+    pub scripts: Option<Arc<dyn DumpScripts>>,
+}
+
+/// The packet that fired a dump, copied for a script.
+#[derive(Clone, Debug)]
+pub struct Fired {
+    /// Link type.
+    pub link_type: LinkType,
+    /// Its captured bytes.
+    pub data: Vec<u8>,
+    /// Bytes on the wire.
+    pub original_len: u32,
+    /// Capture time, ns.
+    pub time_ns: i64,
+}
+
+/// Scripts, as dumps need them. Called from their own threads.
+pub trait DumpScripts: Send + Sync {
+    /// What selects for a dump of this trigger, which the packet fired, if one did.
+    fn keep(&self, trigger: &str, script: &ScriptFile, fired: Option<Fired>) -> Box<dyn Keep>;
+    /// A dump is written.
+    fn dumped(&self, report: &DumpReport);
 }
 
 /// A dump that is being made.
@@ -177,7 +200,7 @@ impl Dumps {
             if let Some(bound) = bound {
                 fire.filter = fire.filter.and(bound);
             }
-            return Outcome { verdict: word, dump: Some(self.start(name, occurrence, packet, fire)) };
+            return Outcome { verdict: word, dump: Some(self.start(trigger, occurrence, packet, fire)) };
         }
         let detail = match (occurrence.why, verdict.detail()) {
             (Why::Packet { .. }, detail) => detail.map(Cow::Borrowed),
@@ -233,11 +256,13 @@ impl Dumps {
     /// Begins a dump, and returns its number. What the window needs first is pinned here.
     fn start(
         self: &Arc<Self>,
-        trigger: &str,
+        trigger: &Trigger,
         occurrence: &Occurrence<'_>,
         packet: Option<HitPacket>,
         fire: Fire,
     ) -> u64 {
+        let (script, trigger) = (trigger.config().response.script.clone(), &trigger.config().name);
+        let fired = script.as_ref().and_then(|_| fired(occurrence));
         let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         // So many may share what dumps may hold: this one, and those that may still come.
         let rest = self.exit_after.load(Ordering::Relaxed).saturating_sub(id - 1).max(1);
@@ -262,6 +287,7 @@ impl Dumps {
             time_ns: occurrence.at.time_ns,
             filter: fire.filter,
             filter_engine: self.settings.filter_engine,
+            keep: None,
             window: fire.window,
             pins,
             output: self.settings.output.clone(),
@@ -277,7 +303,9 @@ impl Dumps {
         let place = fire.place;
         let work = move || {
             let guard = Finish { dumps: dumps.clone(), open, report: Some(failed) };
-            let report = cut(&dumps.ring, order);
+            let scripts = dumps.settings.scripts.as_ref().zip(script.as_ref());
+            let keep = scripts.map(|(scripts, script)| scripts.keep(&order.trigger, script, fired));
+            let report = cut(&dumps.ring, DumpOrder { keep, ..order });
             guard.with(report);
             drop(place);
         };
@@ -301,6 +329,13 @@ impl Dumps {
                 format!("dump {id} of {}: {error}: the interpreter evaluated its filter", report.trigger);
             self.events.log(Warning::of(WarningKind::Interpreter, text));
         }
+        if let Some(why) = &report.gave_up {
+            let text = format!(
+                "dump {id} of {}: its script said nothing more, so it keeps everything from there on: {why}",
+                report.trigger
+            );
+            self.events.log(Warning::from(text));
+        }
         for error in &report.unread {
             self.events.log(Warning::from(format!("dump {id} of {}: of the store: {error}", report.trigger)));
         }
@@ -310,6 +345,9 @@ impl Dumps {
         }
         if let Some(exec) = &self.settings.exec {
             exec.offer(&report);
+        }
+        if let Some(scripts) = &self.settings.scripts {
+            scripts.dumped(&report);
         }
         let mut state = self.lock();
         state.open.retain(|open| open.id != id);
@@ -370,6 +408,17 @@ impl Dumps {
     pub fn all_done(&self) -> bool {
         self.done() >= self.exit_after.load(Ordering::Relaxed)
     }
+}
+
+/// A copy of the packet that fired.
+fn fired(occurrence: &Occurrence<'_>) -> Option<Fired> {
+    let packet = occurrence.packet?;
+    let original_len = match occurrence.why {
+        Why::Packet { bytes, .. } => bytes,
+        _ => packet.data.len() as u32,
+    };
+    let (link_type, data) = (packet.link_type, packet.data.to_vec());
+    Some(Fired { link_type, data, original_len, time_ns: occurrence.at.time_ns })
 }
 
 /// Of a dump that nobody writes: nothing of what was asked for was kept.
@@ -459,10 +508,25 @@ mod tests {
             past: None,
             clock: Arc::new(SystemClock::new()),
             threads: Arc::new(NoThreads),
+            scripts: None,
         };
         let scans = Scans::new(&ring, None);
         let dumps = Dumps::new(&ring, places, events, &scans, settings, None);
         (ring, dumps)
+    }
+
+    fn by_hand() -> Trigger {
+        let response =
+            Response { template: None, script: None, before_ns: 5, after_ns: 0, vlan: VlanRule::Exact };
+        Trigger::new(TriggerConfig {
+            name: "manual".to_string(),
+            condition: Condition::Hand,
+            response,
+            holdoff_ns: 0,
+            holdoff_key: None,
+            single: false,
+            auto_ns: None,
+        })
     }
 
     #[test]
@@ -473,16 +537,7 @@ mod tests {
         let (places, events) = (Places::new(1, 0, None), Arc::new(events));
         places.watch_space(Arc::new(std::sync::atomic::AtomicBool::new(true)));
         let (_ring, dumps) = dumps(folder.path(), &places, &events);
-        let response = Response { template: None, before_ns: 5, after_ns: 0, vlan: VlanRule::Exact };
-        let hand = Trigger::new(TriggerConfig {
-            name: "manual".to_string(),
-            condition: Condition::Hand,
-            response,
-            holdoff_ns: 0,
-            holdoff_key: None,
-            single: false,
-            auto_ns: None,
-        });
+        let hand = by_hand();
         let outcome = dumps.ordered(&hand, Moment::new(0, 1_000_000_000), "", None);
         assert_eq!((outcome, hand.counts().no_space), (Outcome { verdict: "no_space", dump: None }, 1));
         events.close().unwrap();
@@ -502,7 +557,8 @@ mod tests {
         let filter = Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap();
         let hit = HitPacket { lane: 0, packet: 7, link_type: LinkType::ETHERNET };
         let occurrence = Condition::Hand.ordered(Moment::new(0, 200), &[]);
-        let id = dumps.start("t", &occurrence, Some(hit), Fire { filter, window: window.clone(), place });
+        let id =
+            dumps.start(&by_hand(), &occurrence, Some(hit), Fire { filter, window: window.clone(), place });
         assert_eq!(
             window.extend(scope_packet::time::Moment::new(0, 250), 250, 400),
             Extended::No { full_to_ns: None },

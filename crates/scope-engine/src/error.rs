@@ -17,6 +17,9 @@ pub enum EngineError {
     /// The process for commands couldn't be begun.
     #[error(transparent)]
     Exec(Fault),
+    /// A library that a script names can't be opened.
+    #[error(transparent)]
+    Script(Fault),
     /// The control socket can't be had.
     #[error(transparent)]
     Control(Fault),

@@ -274,7 +274,7 @@ fn spawn(plan: &ExecPlan) -> io::Result<UnixStream> {
         .map(OsStr::new)
         .chain(named)
         .filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
-    own_process::spawn(EXEC_HELPER, None, kept)
+    own_process::spawn(EXEC_HELPER, &[], kept)
 }
 
 /// The facts of a dump as its command finds them.

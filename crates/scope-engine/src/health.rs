@@ -4,7 +4,7 @@
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
 use crate::status::{Status, StatusTaker};
-use crate::summary::{dropped, hits, source, volume};
+use crate::summary::{dropped, hits, script, source, volume};
 use crate::thread_times::{ThreadTimes, WorkerTime};
 use crate::wiring::Shared;
 use scope_events::counts::{self, ByWord};
@@ -181,6 +181,7 @@ impl Health {
             cut_by_segment: Some(total.cut_by_segment_packets),
             late: total.late_packets,
             stores: status.stores.iter().map(volume).collect(),
+            scripts: status.scripts.iter().map(script).collect(),
             sources: sources.collect(),
             hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),
             hits: by_trigger.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),

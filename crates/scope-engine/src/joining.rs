@@ -16,7 +16,7 @@ use scope_packet::{LinkType, Moment};
 use scope_spelling::figures::span;
 use scope_trigger::measure::BIN_NS;
 use scope_trigger::meter::Held;
-use scope_trigger::{Condition, Key, Matched, Occurrence, Requester, Trigger, Why};
+use scope_trigger::{Condition, Key, Matched, Occurrence, Own, Requester, Trigger, Why};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl<'a> Joining<'a> {
         self.patterns.watch(&self.set.of_patterns);
         let conditions = self.set.all().iter().filter_map(|trigger| match &trigger.config().condition {
             Condition::Level(condition) => Some((Watched(trigger.clone()), condition.clone())),
-            Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
+            Condition::Filter(_) | Condition::Pattern(_) | Condition::Script(_) | Condition::Hand => None,
         });
         locked(&measuring.meter).evaluate(conditions);
         if self.set.is_joined && !self.live {
@@ -198,6 +198,7 @@ impl<'a> Joining<'a> {
             why: Why::Hand,
             packet: None,
             given: None,
+            own: Own::default(),
             link_types: &[],
             requester: if self.live { Requester::Live } else { Requester::Waiting(certain) },
         }

@@ -78,6 +78,7 @@ pub mod report;
 pub mod reread;
 mod roles;
 pub mod run;
+pub mod scripts;
 pub mod service;
 pub mod short_snap;
 pub mod socket;
@@ -105,9 +106,12 @@ pub use interfaces::InterfaceStatus;
 pub use live::settings as live_settings;
 pub use measuring::{Measuring, SignalNow};
 pub use nic_watch::NicStatus;
-pub use plan::{ControlPlan, DumpPlan, Fixed, Live, RunPlan, SingleDump, SourceEntry, StorePlan, VolumePlan};
+pub use plan::{
+    ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry, StorePlan, VolumePlan,
+};
 pub use roles::serve_if_asked;
 pub use run::{QUESTIONS_MAX, ring_config, run};
+pub use scripts::ScriptStatus;
 pub use socket::Socket;
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};

@@ -18,7 +18,7 @@ use scope_trigger::series::Step;
 use scope_trigger::signal::SignalSet;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 /// How far, ns of capture time, workers that can wait may be ahead of this thread.
@@ -51,6 +51,8 @@ pub struct Measuring {
     pub(crate) meter: Mutex<Meter<Watched>>,
     /// Up to where everything is evaluated, since some condition is: workers that can wait, and dumps, wait for it.
     pub(crate) judge: OnceLock<Arc<Judge>>,
+    /// Others that workers which can wait wait for: scripts.
+    waits_for: Mutex<Vec<Weak<Judge>>>,
     /// The thread has ended, or never began.
     pub(crate) over: AtomicBool,
     late: AtomicU64,
@@ -104,6 +106,7 @@ impl Measuring {
             count_bytes,
             outboxes: (0..workers).map(|_| Mutex::default()).collect(),
             judge: OnceLock::new(),
+            waits_for: Mutex::default(),
             over: AtomicBool::new(false),
             late: AtomicU64::new(0),
             unmeasured: AtomicU64::new(0),
@@ -174,9 +177,19 @@ impl Measuring {
 
     /// Whether workers have to wait for what is evaluated.
     fn is_behind(&self) -> bool {
-        let Some(judge) = self.judge.get() else { return false };
+        let own = self.judge.get().map(|judge| judge.up_to());
+        let of_others =
+            locked(&self.waits_for).iter().filter_map(Weak::upgrade).map(|judge| judge.up_to()).min();
+        let Some(judged) = own.into_iter().chain(of_others).min() else { return false };
         let settled = self.outboxes.iter().map(|outbox| locked(outbox).until).min();
-        settled.is_some_and(|settled| settled != Moment::END && judge.up_to().plus(AHEAD_NS) < settled)
+        settled.is_some_and(|settled| settled != Moment::END && judged.plus(AHEAD_NS) < settled)
+    }
+
+    /// Workers that can wait wait for this one, too, until it is dropped.
+    pub(crate) fn wait_for(&self, judge: &Arc<Judge>) {
+        let mut list = locked(&self.waits_for);
+        list.retain(|known| known.strong_count() > 0);
+        list.push(Arc::downgrade(judge));
     }
 
     /// Counts sums that were lost because nobody took them.

@@ -239,7 +239,8 @@ mod tests {
     use crate::dumps::{DumpSettings, Dumps};
     use crate::lockstep::Lockstep;
     use crate::measuring::Measuring;
-    use crate::plan::{DumpPlan, Live};
+    use crate::plan::{DumpPlan, Live, ScriptPlan};
+    use crate::scripts::Scripts;
     use scope_events::{EVENTS_FILE, Events};
 
     use crate::status::Status;
@@ -298,7 +299,13 @@ mod tests {
             condition: Condition::Filter(
                 Filter::compile("udp", VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
             ),
-            response: Response { template, before_ns: 1000, after_ns: 0, vlan: VlanRule::Exact },
+            response: Response {
+                template,
+                script: None,
+                before_ns: 1000,
+                after_ns: 0,
+                vlan: VlanRule::Exact,
+            },
             holdoff_ns: 1_000_000_000,
             holdoff_key: None,
             single: name == "once",
@@ -321,6 +328,7 @@ mod tests {
             vlan: VlanRule::Exact,
             signals: Arc::default(),
             count_bytes: 0,
+            scripts: ScriptPlan::default(),
             filter_engine: FilterEngine::Interpreter,
             status_every: MINUTE,
             folder: None,
@@ -364,12 +372,14 @@ mod tests {
                 past: None,
                 clock: clock.clone(),
                 threads: Arc::new(SystemThreads),
+                scripts: None,
             };
             let log = Arc::new(Folder::open(folder.path()).unwrap());
             let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
             let places = Places::new(8, 0, None);
             let shared = Shared {
                 measuring: Measuring::unjoined(1),
+                scripts: Arc::new(Scripts::none()),
                 triggers: Triggers::new(triggers, hand()),
                 stores: None,
                 dumps: Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, None),

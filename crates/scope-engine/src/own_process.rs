@@ -4,7 +4,7 @@
 //! ```text
 //!  run ──► /proc/self/exe ROLE ...     nothing of the run's memory, its standard input is a socket of the run, no other descriptor
 //!     exec-helper    runs the commands that follow dumps (`exec/process.rs`)
-//!     config-reader  opens the configuration file again (`reread.rs`)
+//!     config-reader  opens the configuration and scripts again (`reread.rs`)
 //! ```
 //! Such a process gives up what it doesn't need before it says that it is ready, can't be looked into by
 //! others of its user, and ends when the run closes the socket, or dies.
@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The word, as this program's first argument, that has it run commands.
 pub(crate) const EXEC_HELPER: &str = "exec-helper";
-/// The same, to open a file again; its second argument.
+/// The same, to open files again: its further arguments, and others in their folders.
 pub(crate) const CONFIG_READER: &str = "config-reader";
 /// Couldn't begin, or isn't what it was begun for.
 pub(crate) const REFUSED: u8 = 2;
@@ -35,12 +35,12 @@ const LEFT_TO_THE_RUN: [libc::c_int; 7] =
 /// it.
 pub(crate) fn spawn(
     role: &str,
-    argument: Option<&OsStr>,
+    arguments: &[&OsStr],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> io::Result<UnixStream> {
     let (own, theirs) = UnixStream::pair()?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("wirescope").arg(role).args(argument).env_clear().envs(environment);
+    command.arg0("wirescope").arg(role).args(arguments).env_clear().envs(environment);
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     // No terminal's signals, and none of its input. It fails only for the leader of a session, which a new
     // process isn't.

@@ -45,7 +45,7 @@ use scope_packet::{
 };
 use scope_ring::ClaimGroup;
 use scope_source::Timing;
-use scope_trigger::{Key, Match, Matched, Occurrence, Requester, Why};
+use scope_trigger::{Key, Match, Matched, Occurrence, Own, Requester, Why};
 use signals::Signals;
 use std::collections::BTreeMap;
 use triggers::Evaluate;
@@ -496,6 +496,7 @@ impl<'a> Path<'a> {
             why: Why::Packet { bytes: packet.original_len, interface },
             packet: Some(Matched { link_type, headers, data: packet.data }),
             given: None,
+            own: Own::default(),
             link_types: &[],
             requester: if self.waits { Requester::Waiting(self.committed) } else { Requester::Live },
         };

@@ -83,6 +83,19 @@ pub struct VolumePlan {
     pub snap: Option<u32>,
 }
 
+/// Bounds of scripts, and what is opened for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptPlan {
+    /// Libraries that they name: no other is opened while the run goes.
+    pub libraries: Vec<String>,
+    /// Lua's memory of one, bytes.
+    pub memory_bytes: usize,
+    /// How long one call into it may last.
+    pub timeout: Duration,
+    /// Threads of one, which share its packets by flow.
+    pub threads: u32,
+}
+
 /// The control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlan {
@@ -125,6 +138,8 @@ pub struct Fixed {
     pub signals: Arc<SignalSet>,
     /// Memory of one count or sequence, bytes.
     pub count_bytes: usize,
+    /// Bounds of scripts.
+    pub scripts: ScriptPlan,
     /// What evaluates filters.
     pub filter_engine: FilterEngine,
     /// How often the log has a status line; at least a second.
@@ -170,7 +185,7 @@ impl Live {
         TriggerConfig {
             name: MANUAL.to_string(),
             condition: Condition::Hand,
-            response: Response { template: None, before_ns: self.before_ns, after_ns: 0, vlan },
+            response: Response { template: None, script: None, before_ns: self.before_ns, after_ns: 0, vlan },
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
@@ -181,9 +196,10 @@ impl Live {
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 13] = [
+    pub const KEYS: [&'static str; 14] = [
         "trigger",
         "dump",
+        "dump-script",
         "before",
         "after",
         "holdoff",

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 pub fn serve_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next()?;
-    let code = match (role.to_str()?, arguments.next(), arguments.next()) {
-        (EXEC_HELPER, None, None) => settle(EXEC_HELPER, c"wirescope-exec").map_or(REFUSED, exec::serve),
-        (CONFIG_READER, Some(path), None) => {
-            settle(CONFIG_READER, c"wirescope-conf").map_or(REFUSED, |run| reread::serve(&run, path.as_ref()))
+    let rest: Vec<_> = arguments.collect();
+    let code = match (role.to_str()?, &rest[..]) {
+        (EXEC_HELPER, []) => settle(EXEC_HELPER, c"wirescope-exec").map_or(REFUSED, exec::serve),
+        (CONFIG_READER, [_, ..]) => {
+            settle(CONFIG_READER, c"wirescope-conf").map_or(REFUSED, |run| reread::serve(&run, &rest))
         }
         _ => return None,
     };

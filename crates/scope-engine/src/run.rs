@@ -43,6 +43,7 @@ use crate::outputs::Outputs;
 use crate::plan::{Fixed, RunPlan};
 use crate::refused::Refused;
 use crate::report;
+use crate::scripts::{Around, Scripts};
 use crate::short_snap;
 use crate::socket::Socket;
 use crate::sources::{self, open_sources};
@@ -52,7 +53,7 @@ use crate::steps::Steps;
 use crate::stores::{self, OpenStores, Stores};
 use crate::summary::Summary;
 use crate::threads::SystemThreads;
-use crate::triggers::Triggers;
+use crate::triggers::{TriggerSet, Triggers};
 use crate::watch::{Opening, Watch};
 use crate::wiring::Shared;
 use crate::worker::{Feed, work};
@@ -66,7 +67,7 @@ use scope_packet::{Clock, GapReason, SystemClock};
 use scope_rights::{Decision, Rights};
 use scope_ring::{Ring, RingConfig, Summaries, Summarizer};
 use scope_source::Timing;
-use scope_trigger::Places;
+use scope_trigger::{Places, TriggerConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -116,6 +117,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     if let Some(said) = few_pins::of_run(&plan, &ring, live) {
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
+    // Their own code runs with the rights of now.
+    let scripts = Scripts::begin(plan.fixed.scripts.clone())
+        .map_err(|error| EngineError::Script(Fault::of_thing("a script's library").cause(error.to_string())))?
+        .live(live);
     let user = decision.as_ref().and_then(|decision| decision.user());
     let bound = plan.fixed.control.as_ref().map(|control| (control, Socket::bind(control, user)));
     let socket = match bound {
@@ -150,7 +155,13 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     }
     outputs.join_budget()?;
     let events = Arc::new(outputs.open_events(&ring.run_id())?);
-    let ready = Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec };
+    let of_script =
+        |trigger: &TriggerConfig| trigger.condition.script().is_some() || trigger.response.script.is_some();
+    if plan.live.triggers.iter().any(of_script) && !scope_script::machine_code_works() {
+        warnings.push(SLOW_SCRIPTS.to_string().into());
+    }
+    let scripts = Arc::new(scripts);
+    let ready = Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec, scripts };
     let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
@@ -180,6 +191,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 /// Where a run that can be asked has no place for what is ordered.
 const NO_AUDIT: &str = "orders and looks at packets stand in no audit: a run with -w has no folder for it; give it --out DIR \
                         instead";
+
+/// Where scripts get no machine code.
+const SLOW_SCRIPTS: &str =
+    "scripts get no memory for machine code, and run in an interpreter, ten to fifty times slower";
 
 /// However a run ends, nobody waits for an answer of it any more.
 struct OverOnDrop<'a>(&'a Control);
@@ -232,11 +247,12 @@ struct Ready {
     summaries: Option<Arc<Summaries>>,
     events: Arc<Events>,
     exec: Option<Arc<Exec>>,
+    scripts: Arc<Scripts>,
 }
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec } = ready;
+        let Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec, scripts } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -252,6 +268,7 @@ impl Run {
             past,
             clock: clock.clone(),
             threads: Arc::new(SystemThreads),
+            scripts: Some(scripts.clone()),
         };
         let start = |summaries: &Arc<Summaries>| start_summarizer(&ring, summaries, &events);
         let summarizer = summaries.as_ref().and_then(start);
@@ -268,6 +285,7 @@ impl Run {
             measuring,
             triggers: Triggers::new(&plan.live.triggers, plan.live.manual_trigger(plan.fixed.vlan)),
             dumps,
+            scripts,
             stores,
             events,
             lockstep: Lockstep::new(sources.len()),
@@ -323,6 +341,7 @@ impl Run {
             if let Err(cause) = signals.spawn_scoped(scope, move || joining.work()) {
                 failures.push(Failure::of_error("no thread for signals", &cause));
             }
+            let mut followed = self.follow(watch, &mut warnings);
             let mut workers = Vec::new();
             for (index, (feed, reporter)) in sources.into_iter().zip(reporters).enumerate() {
                 let shared = &self.shared;
@@ -350,6 +369,9 @@ impl Run {
                     watch.stopping();
                 }
                 resumed |= self.obey(&orders, Phase::Going, &mut warnings);
+                if self.shared.triggers.is_past(&followed) {
+                    followed = self.follow(watch, &mut warnings);
+                }
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
                 let Fixed { filter_engine, sources, signals, .. } = &self.fixed;
@@ -414,8 +436,21 @@ impl Run {
                 }
             }
         });
+        let ended = Instant::now();
+        while !self.shared.scripts.have_read()
+            && self.shared.scripts.patience().is_none_or(|patience| ended.elapsed() < patience)
+        {
+            std::thread::park_timeout(LOOK_EVERY);
+            self.obey(&orders, Phase::Closing, &mut warnings);
+            self.tell(&mut taker, watch, &mut warnings);
+        }
         while !self.shared.dumps.wait(STATUS_EVERY) {
             self.obey(&orders, Phase::Closing, &mut warnings);
+            self.tell(&mut taker, watch, &mut warnings);
+        }
+        self.shared.scripts.end();
+        // What was fired behind the last look.
+        while !self.shared.dumps.wait(STATUS_EVERY) {
             self.tell(&mut taker, watch, &mut warnings);
         }
         if let Some(stores) = &self.shared.stores {
@@ -450,6 +485,17 @@ impl Run {
         watch.closing();
         self.tell_of_audit(watch, &mut warnings);
         Ok(self.finish(status, warnings, failures, &refused))
+    }
+
+    /// Lets scripts follow the triggers in force, which come back.
+    fn follow(&self, watch: &dyn Watch, warnings: &mut Vec<String>) -> Arc<TriggerSet> {
+        let set = self.shared.triggers.current();
+        let Shared { ring, dumps, measuring, scripts, .. } = &self.shared;
+        let around = Around { ring, dumps, waits_for: &|judge| measuring.wait_for(judge) };
+        for failed in scripts.follow(&set, &around) {
+            self.warn(failed, watch, warnings);
+        }
+        set
     }
 
     /// Obeys orders that wait; whether the process was stopped, and goes on.

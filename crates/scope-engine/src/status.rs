@@ -7,6 +7,7 @@ use crate::dumps::OpenDump;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
+use crate::scripts::ScriptStatus;
 use crate::stores::{Stores, settle};
 use crate::thread_times::WorkerTime;
 use crate::wiring::Shared;
@@ -52,6 +53,8 @@ pub struct Status {
     pub hits_by_trigger: Vec<(String, HitCounts)>,
     /// Every volume of the store; what is behind over all of them is what was published and isn't dealt with.
     pub stores: Vec<VolumeReport>,
+    /// Every script, in the order of their triggers.
+    pub scripts: Vec<ScriptStatus>,
     /// Where the budget of dumps stands, if there is one.
     pub space: Option<Usage>,
     /// Every worker.
@@ -267,6 +270,7 @@ impl StatusTaker {
             hits: hits_by_trigger.iter().map(|(_, hits)| hits.total()).sum(),
             hits_by_trigger,
             stores,
+            scripts: shared.scripts.status(seconds),
             space: None,
             workers,
             sources,

@@ -5,6 +5,7 @@ use crate::exec::ExecCounts;
 use crate::failure::Failure;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::{NicStatus, nic_facts};
+use crate::scripts::ScriptStatus;
 use crate::space::SpaceSummary;
 use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
@@ -87,6 +88,8 @@ pub struct Summary {
     pub cut_by_segment: u64,
     /// The volumes of the store.
     pub stores: Vec<VolumeReport>,
+    /// The scripts, in the order of their triggers.
+    pub scripts: Vec<ScriptStatus>,
     /// The latest capture time, ns.
     pub heard_ns: Option<i64>,
     /// What dumps take, where that is bounded.
@@ -143,6 +146,7 @@ impl Summary {
             cut: self.cut,
             cut_by_segment: Some(self.cut_by_segment),
             stores: self.stores.iter().map(volume).collect(),
+            scripts: self.scripts.iter().map(script).collect(),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),
             warnings: self.warnings.clone(),
@@ -182,6 +186,29 @@ pub(crate) fn volume(report: &VolumeReport) -> counts::Volume {
         chain: report.chain.map(|head| head.to_string()),
         missed_span: report.missed_span_ns.map(|(from_ns, to_ns)| span(from_ns, to_ns)),
         recovery: report.recovery.as_ref().map(recovery),
+    }
+}
+
+/// One script.
+pub(crate) fn script(status: &ScriptStatus) -> counts::Script {
+    counts::Script {
+        name: status.name.clone(),
+        file: status.file.clone(),
+        kind: status.kind.to_string(),
+        packets: status.packets,
+        packets_per_s: status.packets_per_s,
+        missed: status.missed,
+        behind: status.behind,
+        hits: status.hits,
+        errors: status.errors,
+        ticks: status.ticks,
+        memory_bytes: status.memory_bytes,
+        flows: status.flows,
+        flows_evicted: status.flows_evicted,
+        cpu_ns: status.cpu_ns,
+        cpu: status.cpu,
+        disabled: status.disabled.clone(),
+        report: status.report.clone(),
     }
 }
 
@@ -336,6 +363,8 @@ pub fn dump(report: &DumpReport) -> Dump {
         trigger: report.trigger.to_string(),
         time: iso(report.time_ns),
         filter: report.filter.to_string(),
+        script: Rare(report.script.clone()),
+        gave_up: Rare(report.gave_up.clone()),
         asked: span(report.asked.0, report.asked.1),
         window: Flat(span(report.from_ns, report.to_ns)),
         gaps: report.gaps.iter().map(gap).collect(),

@@ -186,7 +186,13 @@ mod tests {
         TriggerConfig {
             name: name.into(),
             condition: Condition::Filter(filter),
-            response: Response { template: None, before_ns, after_ns: 5, vlan: VlanRule::Transparent },
+            response: Response {
+                template: None,
+                script: None,
+                before_ns,
+                after_ns: 5,
+                vlan: VlanRule::Transparent,
+            },
             holdoff_ns: 0,
             holdoff_key: None,
             single: true,

@@ -4,6 +4,7 @@ use crate::dumps::Dumps;
 use crate::lockstep::Lockstep;
 use crate::measuring::Measuring;
 use crate::plan::SourceEntry;
+use crate::scripts::Scripts;
 use crate::steps::Steps;
 use crate::stores::Stores;
 use crate::triggers::Triggers;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub measuring: Arc<Measuring>,
     /// Dumps.
     pub dumps: Arc<Dumps>,
+    /// Scripts.
+    pub scripts: Arc<Scripts>,
     /// The store, if there is one.
     pub stores: Option<Stores>,
     /// Event log.

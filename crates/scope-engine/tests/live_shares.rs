@@ -97,7 +97,7 @@ fn manual() -> TriggerConfig {
     TriggerConfig {
         name: "manual".to_string(),
         condition: Condition::Hand,
-        response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
+        response: Response { template: None, script: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,
@@ -116,10 +116,12 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         past: None,
         clock: Arc::new(SystemClock::new()),
         threads: Arc::new(SystemThreads),
+        scripts: None,
     };
     let events = Arc::new(Events::nowhere());
     let shared = Shared {
         measuring: scope_engine::Measuring::unjoined(1),
+        scripts: Arc::new(scope_engine::scripts::Scripts::none()),
         ring: ring.clone(),
         triggers: Triggers::new(&[], manual()),
         stores: None,

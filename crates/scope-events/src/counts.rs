@@ -185,6 +185,10 @@ facts! {
         time: String,
         /// the template as it was filled; empty: everything
         filter: String,
+        /// there: the script that selected beyond it
+        script: Rare<String>,
+        /// there: why that script said nothing more, so that from there on everything was kept
+        gave_up: Rare<String>,
         /// the window that was asked for
         asked: Span,
         /// the part of it in which the run listened
@@ -271,6 +275,45 @@ facts! {
         timed_out: u64,
         /// not started: too many were waiting, or the run was over
         exec_skipped: u64,
+    }
+
+    /// One script of one trigger, all its threads together. published = packets + missed + behind for its threads, where
+    /// it has one.
+    Script {
+        /// the trigger's name
+        name: String,
+        /// its file, as written
+        file: String,
+        /// `trigger`: it fires; `dump`: it says what dumps keep
+        kind: String,
+        /// packets that it was run for
+        packets: u64,
+        /// the same of the last second
+        packets_per_s: f64,
+        /// packets that were recycled before it came to them
+        missed: u64,
+        /// packets that it still has to come to
+        behind: u64,
+        /// how often it fired; of a dump script, packets that it kept
+        hits: u64,
+        /// calls that failed
+        errors: u64,
+        /// ticks
+        ticks: u64,
+        /// bytes of its own memory in use
+        memory_bytes: u64,
+        /// flows that its tracker keeps
+        flows: u64,
+        /// flows that this gave up for others
+        flows_evicted: u64,
+        /// time of a processor that it took, ns
+        cpu_ns: u64,
+        /// the same of the last second, parts of one processor
+        cpu: f64,
+        /// why it is run no more; null: it is run
+        disabled: Option<String>,
+        /// the traceback of its first error; null: none failed
+        report: Option<String>,
     }
 
     /// One volume of the store. Over all volumes: published = stored + filtered + missed + behind.
@@ -395,6 +438,8 @@ facts! {
         cut_by_segment: Option<u64>,
         /// the volumes of the store, if there are any
         stores: Vec<Volume>,
+        /// the scripts, if there are any; logs of older versions lack it
+        scripts: Vec<Script>,
         /// what dumps take, where that is bounded, else null
         dump_space: Option<DumpSpace>,
         /// commands after dumps, else null

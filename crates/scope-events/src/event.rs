@@ -1,7 +1,7 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
 use crate::counts::{
-    Amount, ByWord, Clock, Dump, Nic, Recovery, Softnet, SourceCounts, Span, Totals, Volume,
+    Amount, ByWord, Clock, Dump, Nic, Recovery, Script, Softnet, SourceCounts, Span, Totals, Volume,
 };
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
@@ -51,10 +51,12 @@ facts! {
         name: String,
         /// its filter; empty: every packet; null: its condition is no filter
         filter: Option<String>,
-        /// its condition, if it is another one
+        /// its condition, if it is another one; of a script its file
         condition: Rare<String>,
         /// its template of a dump's filter; null: none
         dump: Option<String>,
+        /// there: the script that says instead what a dump keeps
+        dump_script: Rare<String>,
         /// what is kept from before a hit, ns
         before_ns: i64,
         /// what is kept from after it, ns
@@ -185,6 +187,8 @@ facts! {
         late: u64,
         /// the volumes of the store, if there are any
         stores: Vec<Volume>,
+        /// the scripts, if there are any; logs of older versions lack it
+        scripts: Vec<Script>,
         /// figures of each source and worker
         sources: Vec<SourceCounts>,
         /// hits by trigger and verdict

@@ -67,6 +67,11 @@ pub struct Allowance {
 }
 
 impl Allowance {
+    /// Of nothing: whoever has it holds what it reads, and nothing ahead.
+    pub fn none() -> Allowance {
+        Allowance { budget: Arc::new(PinBudget::new(0)), segments: 0 }
+    }
+
     /// Segments that may be held at a time; 0 where none was free.
     pub fn segments(&self) -> u64 {
         self.segments

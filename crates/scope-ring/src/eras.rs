@@ -60,6 +60,13 @@ impl Eras {
         }
     }
 
+    /// The era of a packet of `lane`; of one that is forgotten the oldest that is known.
+    pub(crate) fn era_of(&self, lane: u32, packet: u64) -> u64 {
+        let eras = &self.lanes[lane as usize];
+        let entered = eras.partition_point(|entry| entry.0 <= packet).max(1) - 1;
+        eras.get(entered).map_or(0, |entry| entry.1)
+    }
+
     /// Packet `packet` of `lane` is a stray; the clock is at `clock_ns`.
     pub(crate) fn stray(&mut self, lane: u32, packet: u64, clock_ns: i64) {
         let strays = &mut self.strays[lane as usize];
@@ -121,6 +128,9 @@ mod tests {
         check(&eras, 0, 4, 30..u64::MAX);
         check(&eras, 1, 0, 0..0);
         check(&eras, 1, 2, 0..u64::MAX);
+        let of_packets: Vec<u64> =
+            [0, 9, 10, 29, 30, 1000].iter().map(|packet| eras.era_of(0, *packet)).collect();
+        assert_eq!((of_packets, eras.era_of(1, 0)), (vec![0, 0, 2, 2, 4, 4], 2));
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Follower {
     }
 
     /// Nobody waits for this follower any more, whatever it is behind.
-    pub(crate) fn needs_nothing(&self) {
+    pub fn needs_nothing(&self) {
         self.positions.iter().for_each(|position| position.store(u64::MAX - 1, Ordering::Release));
     }
 

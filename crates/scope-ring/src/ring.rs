@@ -535,6 +535,14 @@ impl Ring {
         self.eras.lock().expect("no panic while held").packets(lane, era)
     }
 
+    /// When a committed packet of `lane` counts as having come: at `time_ns` in its era or, where that isn't believed, when
+    /// its worker's clock was.
+    pub fn moment_of(&self, lane: u32, packet: u64, time_ns: i64) -> Moment {
+        let eras = self.eras.lock().expect("no panic while held");
+        let stray = eras.strays(lane, packet..packet + 1).first().map(|(_, clock_ns)| *clock_ns);
+        Moment::new(eras.era_of(lane, packet), stray.unwrap_or(time_ns))
+    }
+
     /// The times of these packets of `lane` are not believed: they came when `worker`'s clock was at
     /// `clock_ns`. Called before they are committed.
     pub fn note_strays(&self, lane: u32, packets: Range<u64>, clock_ns: i64) {
@@ -589,14 +597,18 @@ impl Ring {
         self.region.worker(worker).clock_ns.load(Ordering::Acquire)
     }
 
-    /// Up to where every worker has committed what it had, and every judge has judged it: the least of the
-    /// workers' clocks, less their graces, and of the judges' moments.
+    /// Up to where every worker has committed what it had, and every judge has judged it.
     pub fn settled(&self) -> Moment {
+        self.committed().min(self.judges.up_to())
+    }
+
+    /// Up to where every worker has committed what it had: the least of the workers' clocks, less their graces.
+    pub fn committed(&self) -> Moment {
         let of_worker = |control: &WorkerControl| match control.moment() {
             Moment::END => Moment::END,
             clock => clock.plus(-control.grace_ns.load(Ordering::Relaxed)),
         };
-        self.workers().map(of_worker).min().unwrap_or(Moment::END).min(self.judges.up_to())
+        self.workers().map(of_worker).min().unwrap_or(Moment::END)
     }
 
     /// One more judge, until the `Arc` is dropped. For runs whose workers can wait.

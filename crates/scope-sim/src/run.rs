@@ -12,6 +12,7 @@ use scope_engine::Measuring;
 use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
+use scope_engine::scripts::Scripts;
 use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
@@ -128,12 +129,14 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
         past: None,
         clock: clock.clone(),
         threads: threads.clone(),
+        scripts: None,
     };
     let events = Arc::new(Events::nowhere());
     let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
         measuring: Measuring::unjoined(sources.len()),
+        scripts: Arc::new(Scripts::none()),
         ring: ring.clone(),
         triggers: Triggers::new(&triggers(&scene.triggers), manual()),
         dumps,
@@ -189,6 +192,7 @@ fn trigger(scene: &TriggerScene) -> TriggerConfig {
         condition: Condition::Filter(compiled(CONDITIONS[scene.condition])),
         response: Response {
             template: Some(Template::parse(FILTERS[scene.filter].0).expect("a filter without names")),
+            script: None,
             before_ns: scene.before_ns,
             after_ns: scene.after_ns,
             vlan: VlanRule::Transparent,

@@ -6,14 +6,14 @@
 //! | [`Condition::Filter`] | the workers, for a batch of packets at once | one for each packet that matches |
 //! | [`Condition::Level`] | one thread, for the signals of all workers joined | one when it begins to hold |
 //! | [`Condition::Pattern`] | workers find matches, the same thread puts them in order | one for each packet with which it holds |
+//! | [`Condition::Script`] | threads that follow the ring, in Lua | one for each packet or tick that it says yes to |
 //! | [`Condition::Hand`] | a person, or a program in a person's place | one for each order to fire |
-//!
-//! Later kinds (scripts, outside events) stand here, and yield the same occurrences.
 
 use crate::level::LevelCondition;
-use crate::occurrence::{Key, Occurrence, Why};
+use crate::occurrence::{Key, Occurrence, Own, Why};
 use crate::pattern::{Pattern, Rule};
 use crate::places::Requester;
+use crate::script::ScriptFile;
 use scope_filter::Filter;
 use scope_packet::{LinkType, Moment};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub enum Condition {
     Level(Arc<LevelCondition>),
     /// Packets match in a number, or in an order.
     Pattern(Arc<Pattern>),
+    /// A script says so.
+    Script(ScriptFile),
     /// Somebody orders it: no packet does.
     Hand,
 }
@@ -36,7 +38,7 @@ impl Condition {
     pub fn filter(&self) -> Option<&Filter> {
         match self {
             Condition::Filter(filter) => Some(filter),
-            Condition::Level(_) | Condition::Pattern(_) | Condition::Hand => None,
+            Condition::Level(_) | Condition::Pattern(_) | Condition::Script(_) | Condition::Hand => None,
         }
     }
 
@@ -44,7 +46,7 @@ impl Condition {
     pub fn level(&self) -> Option<&LevelCondition> {
         match self {
             Condition::Level(level) => Some(level),
-            Condition::Filter(_) | Condition::Pattern(_) | Condition::Hand => None,
+            Condition::Filter(_) | Condition::Pattern(_) | Condition::Script(_) | Condition::Hand => None,
         }
     }
 
@@ -52,16 +54,25 @@ impl Condition {
     pub fn pattern(&self) -> Option<&Arc<Pattern>> {
         match self {
             Condition::Pattern(pattern) => Some(pattern),
-            Condition::Filter(_) | Condition::Level(_) | Condition::Hand => None,
+            Condition::Filter(_) | Condition::Level(_) | Condition::Script(_) | Condition::Hand => None,
         }
     }
 
-    /// What it says, as written; nothing of one by hand.
+    /// The script, if it is one.
+    pub fn script(&self) -> Option<&ScriptFile> {
+        match self {
+            Condition::Script(script) => Some(script),
+            Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) | Condition::Hand => None,
+        }
+    }
+
+    /// What it says, as written, of a script its file; nothing of one by hand.
     pub fn text(&self) -> Option<&str> {
         match self {
             Condition::Filter(filter) => Some(filter.text()),
             Condition::Level(level) => Some(&level.text),
             Condition::Pattern(pattern) => Some(pattern.text()),
+            Condition::Script(script) => Some(script.file()),
             Condition::Hand => None,
         }
     }
@@ -73,6 +84,7 @@ impl Condition {
             Condition::Level(_) => "level",
             Condition::Pattern(pattern) if pattern.rule() == Rule::Sequence => "sequence",
             Condition::Pattern(_) => "count",
+            Condition::Script(_) => "script",
             Condition::Hand => "hand",
         }
     }
@@ -84,9 +96,15 @@ impl Condition {
             (Condition::Level(one), Condition::Level(other)) => one.text == other.text,
             (Condition::Hand, Condition::Hand) => true,
             (Condition::Pattern(one), Condition::Pattern(other)) => one.text() == other.text(),
-            (Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) | Condition::Hand, _) => {
-                false
-            }
+            (Condition::Script(one), Condition::Script(other)) => one == other,
+            (
+                Condition::Filter(_)
+                | Condition::Level(_)
+                | Condition::Pattern(_)
+                | Condition::Script(_)
+                | Condition::Hand,
+                _,
+            ) => false,
         }
     }
 
@@ -95,7 +113,9 @@ impl Condition {
     pub fn ordered<'a>(&self, now: Moment, link_types: &'a [LinkType]) -> Occurrence<'a> {
         let key = match self {
             Condition::Hand => Key::Whole,
-            Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) => Key::Exempt,
+            Condition::Filter(_) | Condition::Level(_) | Condition::Pattern(_) | Condition::Script(_) => {
+                Key::Exempt
+            }
         };
         Occurrence {
             at: now,
@@ -104,6 +124,7 @@ impl Condition {
             why: Why::Hand,
             packet: None,
             given: None,
+            own: Own::default(),
             link_types,
             requester: Requester::Person,
         }

@@ -3,9 +3,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`condition`] | what has to hold: a filter, or an order by hand |
+//! | [`condition`] | what has to hold: a filter, a level, a number or order of packets, a script, an order by hand |
 //! | [`occurrence`] | that it held once: time, clock, key, why, perhaps a packet |
 //! | [`response`] | what is dumped: the window, and which packets of it |
+//! | [`script`] | a script's file, read |
 //! | [`trigger`] | one trigger: condition, response, holdoff, mode; what becomes of an occurrence |
 //! | [`verdict`] | what became of each hit, counted |
 //! | [`window`] | the span of capture time that a dump covers, and how it grows and closes |
@@ -47,6 +48,7 @@ pub mod pattern;
 pub mod pattern_state;
 pub mod places;
 pub mod response;
+pub mod script;
 pub mod sequence;
 pub mod series;
 pub mod signal;
@@ -59,11 +61,12 @@ pub mod windows;
 pub use condition::Condition;
 pub use matches::{Held, Hit, Match};
 pub use merger::Merger;
-pub use occurrence::{Key, Matched, Occurrence, Why};
+pub use occurrence::{Key, Matched, Occurrence, Own, Why};
 pub use pattern::{Pattern, PatternError, Rule, is_pattern};
 pub use pattern_state::{COUNT_BYTES_DEFAULT, PatternReport, PatternState};
 pub use places::{DUMPS_MAX, Place, Places, Requester};
 pub use response::{DURATION_NS_MAX, Response};
+pub use script::ScriptFile;
 pub use trigger::{Trigger, TriggerConfig};
 pub use verdict::{Fire, HitCounts, Misses, Verdict};
 pub use window::Window;

@@ -24,6 +24,8 @@ pub struct Occurrence<'a> {
     pub packet: Option<Matched<'a>>,
     /// Without a packet: the dump's filter, of values that were given; `None`: the response's own.
     pub given: Option<&'a str>,
+    /// What whoever found it wants otherwise than the response has it.
+    pub own: Own<'a>,
     /// Without a packet: link types that have come so far, which a dump filter must suit.
     pub link_types: &'a [LinkType],
     /// Who requests a place.
@@ -36,6 +38,17 @@ impl Occurrence<'_> {
     pub(crate) fn certain_ns(&self) -> i64 {
         if self.packet.is_some() { self.at.time_ns } else { self.at.time_ns.max(self.clock_ns) }
     }
+}
+
+/// What one occurrence wants otherwise than its trigger's response has it. Only scripts do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own<'a> {
+    /// Window in front of it, ns.
+    pub before_ns: Option<i64>,
+    /// Window behind it, ns.
+    pub after_ns: Option<i64>,
+    /// The dump's filter.
+    pub filter: Option<&'a str>,
 }
 
 /// What identifies occurrences for a holdoff.
@@ -73,6 +86,8 @@ pub enum Why<'a> {
     },
     /// Signals came to a level, or packets to a number or an order: the condition, and what it came to.
     Condition(&'a str),
+    /// A script said yes: its words, or its file.
+    Script(&'a str),
     /// Nothing has fired it for so long, in words.
     Auto(&'a str),
     /// Somebody ordered it.
@@ -88,6 +103,7 @@ impl fmt::Display for Why<'_> {
         match self {
             Why::Packet { bytes, interface } => write!(f, "by a packet of {bytes} bytes on {interface}"),
             Why::Condition(what) => write!(f, "by {what}"),
+            Why::Script(what) => write!(f, "by a script: {what}"),
             Why::Auto(long) => write!(f, "by itself: nothing had fired it for {long}"),
             Why::Hand => f.write_str("by hand"),
             Why::Noted(note) => write!(f, "by hand: {note}"),

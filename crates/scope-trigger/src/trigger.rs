@@ -184,7 +184,7 @@ impl Trigger {
                 Some(own.unwrap_or_else(|_| Values::everything()))
             }
         };
-        Terms { values, shape: self.config.response.shape(packet), key }
+        Terms { values, shape: self.config.response.shape(occurrence), key }
     }
 
     fn decide(

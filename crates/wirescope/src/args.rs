@@ -3,6 +3,7 @@
 mod asking;
 
 use crate::help;
+use crate::plan::scripts::ScriptTexts;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -365,9 +366,61 @@ pub struct RunArgs {
     ///
     /// A level: 'flood=signal(pps) > 4x mean(10min) for 200ms'. A number of packets by key, or their order:
     /// 'scan=count(tcp[tcpflags] == tcp-syn by $srcIP) > 20 in 10s', 'icmp then tcp port 22 within 2s by $srcIP'.
-    ///     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
+    ///
+    /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]
     pub trigger: Vec<String>,
+    /// Start a dump for each packet that this Lua script says yes to
+    ///
+    /// The file returns a function of a packet: 'return function(pkt) ... end'. Counted with --trigger, in the order of the
+    /// command line. Try it first: wirescope script run FILE -r trace.pcapng.
+    #[arg(
+        long,
+        value_name = "[NAME=]FILE",
+        alias = "trigger-code",
+        help_heading = "Watch for triggers",
+        value_hint = ValueHint::FilePath
+    )]
+    pub trigger_script: Vec<String>,
+    /// Let this Lua script say which packets a dump keeps, in the place of --dump
+    ///
+    /// The file returns a function of the packet that fired, which returns one of a packet: 'return function(trigger_pkt)
+    /// return function(pkt) ... end end'. Counted with --dump, in the order of the command line.
+    #[arg(
+        long,
+        value_name = "FILE",
+        alias = "dumper-code",
+        help_heading = "Watch for triggers",
+        value_hint = ValueHint::FilePath
+    )]
+    pub dump_script: Vec<String>,
+    /// Threads of each script, which share its packets by flow; each has a Lua state of its own
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Watch for triggers",
+        allow_hyphen_values = true
+    )]
+    pub script_threads: String,
+    /// Lua's own memory of each script's thread; beyond, the script is disabled
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "256MiB",
+        help_heading = "Watch for triggers",
+        allow_hyphen_values = true
+    )]
+    pub script_memory: String,
+    /// How long one call into a script may last (256 packets at most); then it is disabled, and left behind
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        help_heading = "Watch for triggers",
+        allow_hyphen_values = true
+    )]
+    pub script_timeout: String,
     /// Measure these packets as a named signal, which levels of triggers compare: 'syn=tcp[tcpflags] == tcp-syn'
     ///
     /// MEASURE is pps (default), bps, size, share, hosts, flows, gap, drops or burst. pps, bps and drops of the
@@ -662,6 +715,9 @@ pub struct RunArgs {
     /// The same as above, each with where it came from
     #[arg(skip)]
     pub settings: Settings,
+    /// Texts of scripts that were read already, by file; others are read where files are looked at.
+    #[arg(skip)]
+    pub scripts: ScriptTexts,
 }
 
 impl RunArgs {

@@ -8,6 +8,7 @@ pub mod faults;
 mod outputs;
 pub mod places;
 pub mod rights;
+pub mod scripts;
 mod signals;
 pub mod sources;
 mod store;
@@ -156,7 +157,8 @@ fn plan_with(
     let count_bytes = count_bytes(&args.count_memory, &mut faults);
     let signals = signals::plan(args, vlan, &sources.link_types, &mut faults);
     let meant = Meant { vlan, link_types: &sources.link_types, signals: &signals };
-    let triggers = triggers::plan(args, &times, &meant, &mut faults);
+    let triggers = triggers::plan(args, &times, &meant, look, &mut faults);
+    let scripts = scripts::plan(args, &triggers, &mut faults);
     let (ring, segments) = ring(args, &sources, &mut faults);
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
     let free_bytes =
@@ -218,6 +220,7 @@ fn plan_with(
         vlan,
         signals: signals.into(),
         count_bytes,
+        scripts,
         filter_engine,
         status_every: Duration::from_nanos(status_every_ns.max(0) as u64),
         folder,

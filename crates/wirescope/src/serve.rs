@@ -188,9 +188,9 @@ pub fn address(text: &str) -> Result<SocketAddr, Fault> {
 fn again(key: &'static str, path: &Path) -> Result<Again, Fault> {
     let fault = |error: &io::Error| Fault::of(key).with_value(path.to_string_lossy()).error(error);
     let path = std::path::absolute(path).map_err(|error| fault(&error))?;
-    let mut reread = Reread::begin(&path).map_err(|error| fault(&error))?;
-    reread.open().map_err(|error| fault(&error))?;
-    Ok(Box::new(move || reread.open()))
+    let mut reread = Reread::begin(&[&path]).map_err(|error| fault(&error))?;
+    reread.open(&path).map_err(|error| fault(&error))?;
+    Ok(Box::new(move || reread.open(&path)))
 }
 
 /// From what needs a right to the end.

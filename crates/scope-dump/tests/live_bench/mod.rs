@@ -340,6 +340,7 @@ pub fn begin(
         time_ns: window.hits().1[0],
         filter: Filter::compile(&text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap(),
         filter_engine: FilterEngine::Interpreter,
+        keep: None,
         window: window.clone(),
         pins,
         output: Arc::new(output),

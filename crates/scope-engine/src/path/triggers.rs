@@ -127,7 +127,13 @@ mod tests {
         TriggerConfig {
             name: name.into(),
             condition,
-            response: Response { template: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Transparent },
+            response: Response {
+                template: None,
+                script: None,
+                before_ns: 0,
+                after_ns: 0,
+                vlan: VlanRule::Transparent,
+            },
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,

@@ -38,6 +38,7 @@ impl Run {
                         .map(str::to_string),
                 ),
                 dump: trigger.response.template.as_ref().map(|template| template.text().to_string()),
+                dump_script: Rare(trigger.response.script.as_ref().map(|script| script.file().to_string())),
                 before_ns: trigger.response.before_ns,
                 after_ns: trigger.response.after_ns,
                 holdoff_ns: trigger.holdoff_ns,
@@ -95,8 +96,17 @@ impl Run {
         mut failures: Vec<Failure>,
         refused: &Refused,
     ) -> Summary {
-        let Status { counts: total, adds_up, hits_by_trigger, sources, interfaces, nics, stores, .. } =
-            status;
+        let Status {
+            counts: total,
+            adds_up,
+            hits_by_trigger,
+            sources,
+            interfaces,
+            nics,
+            stores,
+            scripts,
+            ..
+        } = status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
         summary.late = total.late_packets;
         summary.strays = total.stray_packets;
@@ -128,6 +138,8 @@ impl Run {
             failures.extend(own.failures(&stores));
         }
         summary.stores = stores;
+        failures.extend(self.shared.scripts.failures());
+        summary.scripts = scripts;
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.omitted();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());

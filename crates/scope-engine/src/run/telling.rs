@@ -42,6 +42,9 @@ impl Run {
         for report in &self.shared.dumps.news() {
             watch.dump(report);
         }
+        for warning in self.shared.scripts.take_warnings() {
+            self.warn(warning, watch, warnings);
+        }
         for notice in self.space.look(&self.shared.events) {
             self.pass_on(notice, watch, warnings);
         }

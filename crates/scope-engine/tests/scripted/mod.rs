@@ -27,6 +27,7 @@ pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> Trigger
         condition: Condition::Filter(Filter::compile(text, VlanRule::Exact, &[LinkType::ETHERNET]).unwrap()),
         response: Response {
             template: Some(Template::parse("").unwrap()),
+            script: None,
             before_ns,
             after_ns,
             vlan: VlanRule::Exact,
@@ -53,12 +54,14 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
         past: None,
         clock: clock.clone(),
         threads: Arc::new(SystemThreads),
+        scripts: None,
     };
     let events = Arc::new(Events::nowhere());
     let dumps =
         Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
         measuring: scope_engine::Measuring::unjoined(1),
+        scripts: Arc::new(scope_engine::scripts::Scripts::none()),
         ring: ring.clone(),
         triggers: Triggers::new(triggers, by_hand()),
         stores: None,

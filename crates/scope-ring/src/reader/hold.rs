@@ -24,6 +24,10 @@ impl Hold {
         Hold { follower, ahead: Held::new(ring, allowance), next: Vec::new() }
     }
 
+    pub(super) fn follower(&self) -> Arc<Follower> {
+        self.follower.clone()
+    }
+
     pub(super) fn held(&self) -> u64 {
         self.ahead.len()
     }

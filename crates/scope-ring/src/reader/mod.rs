@@ -57,6 +57,7 @@ pub use batch::{Batch, Steering, Tap};
 pub use group::ReaderGroup;
 
 use crate::budget::Allowance;
+use crate::follow::Follower;
 use crate::ring::Ring;
 use cursor::{Cursor, Span};
 use hold::Hold;
@@ -104,6 +105,15 @@ impl Reader {
         let mut reader = Reader::with(ring, Role::Holding(Hold::new(ring, allowance)));
         reader.hold();
         reader
+    }
+
+    /// Of a holding reader its place among those whom workers wait for: somebody else gives that up where the reader's
+    /// own thread can't.
+    pub fn follower(&self) -> Option<Arc<Follower>> {
+        match &self.role {
+            Role::Holding(hold) => Some(hold.follower()),
+            Role::Lossy | Role::Member(_) => None,
+        }
     }
 
     fn with(ring: &Arc<Ring>, role: Role) -> Reader {

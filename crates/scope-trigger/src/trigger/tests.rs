@@ -1,7 +1,7 @@
 //! One trigger, hit by hit: which verdict each hit gets, and what a fire hands over.
 
 use super::*;
-use crate::occurrence::{Matched, Why};
+use crate::occurrence::{Matched, Own, Why};
 use scope_filter::VlanRule;
 use scope_packet::{Headers, LinkType, Moment};
 
@@ -23,6 +23,7 @@ fn hit(at: Moment, packet: Matched<'_>) -> Occurrence<'_> {
         why: Why::Packet { bytes: packet.data.len() as u32, interface: "eth0" },
         packet: Some(packet),
         given: None,
+        own: Own::default(),
         link_types: &[],
         requester: Requester::Live,
     }
@@ -43,6 +44,7 @@ impl Bench {
             condition: Condition::Filter(filter),
             response: Response {
                 template: Some(Template::parse("host $dstIP").unwrap()),
+                script: None,
                 before_ns: 10 * S,
                 after_ns: 5 * S,
                 vlan: VlanRule::Transparent,

@@ -1,18 +1,20 @@
 //! The table of keys: the long flags of `wirescope run`, as clap has them.
 
 use crate::args::{Cli, RunArgs};
+use crate::plan::triggers::is_name;
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, value_parser};
-use scope_config::{Given, Key, Keys, Kind, Origin, Shape, Value};
+use scope_config::{Given, Key, Keys, Kind, Origin, Own, Shape, Value};
 use scope_source::spec;
 use scope_spelling::values::{parse_duration_ns, parse_percent, parse_size};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Flags that are no keys: the file itself, those that are short for `--source`, and what only a test asks
-/// for.
-const NO_KEYS: [&str; 6] = ["help", "help_all", "config", "interface", "read", "rights_selftest"];
+/// Flags that are no keys: the file itself, those that are elements of another list (`--source`, `--trigger`), and what
+/// only a test asks for.
+const NO_KEYS: [&str; 7] =
+    ["help", "help_all", "config", "interface", "read", "rights_selftest", "trigger_script"];
 /// What a trigger may say where it is a table.
 const TRIGGER: Shape = Shape {
     main: "expr",
@@ -25,12 +27,19 @@ const TRIGGER: Shape = Shape {
         ("holdoff-key", Kind::Text),
         ("single", Kind::Switch),
         ("auto", Kind::Amount),
+        ("script", Kind::Text),
+        ("dump-script", Kind::Text),
     ],
+    instead: &[("expr", "script"), ("dump", "dump-script")],
 };
+/// What a template of dumps may say where it is a table.
+const DUMP: Shape =
+    Shape { main: "template", more: &[("script", Kind::Text)], instead: &[("template", "script")] };
 /// What a signal may say where it is a table.
-const SIGNAL: Shape = Shape { main: "expr", more: &[("name", Kind::Text), ("measure", Kind::Text)] };
+const SIGNAL: Shape =
+    Shape { main: "expr", more: &[("name", Kind::Text), ("measure", Kind::Text)], instead: &[] };
 /// What a source may say where it is a table.
-const SOURCE: Shape = Shape { main: "spec", more: &[] };
+const SOURCE: Shape = Shape { main: "spec", more: &[], instead: &[] };
 
 /// All keys.
 pub fn all() -> Keys {
@@ -45,6 +54,7 @@ fn key(arg: &Arg) -> Option<Key> {
     let default = arg.get_default_values().first().map(|text| text.to_string_lossy().into_owned());
     let shape = match name {
         "trigger" => Some(TRIGGER),
+        "dump" => Some(DUMP),
         "signal" => Some(SIGNAL),
         "source" => Some(SOURCE),
         _ => None,
@@ -100,11 +110,55 @@ pub fn given(matches: &ArgMatches, keys: &Keys) -> Given {
         };
         given.push((key.name.clone(), values(texts)));
     }
+    if by_flag("trigger_script") {
+        let scripts = |text: &str| match text.split_once('=') {
+            Some((name, file)) if is_name(name) && !file.is_empty() => script(file, Some(name)),
+            _ => script(text, None),
+        };
+        put(&mut given, "trigger", in_order(matches, "trigger", ("trigger_script", &scripts)));
+    }
+    // Of both kinds the order counts; of one alone it is that of its list.
+    if by_flag("dump") && by_flag("dump_script") {
+        given.retain(|(key, _)| key != "dump-script");
+        put(&mut given, "dump", in_order(matches, "dump", ("dump_script", &|text| script(text, None))));
+    }
     let sources = ["source", "interface", "read"].into_iter().any(by_flag);
     if let (true, Ok(args)) = (sources, RunArgs::from_arg_matches(matches)) {
         given.push(("source".to_string(), values(args.specs().into_iter().map(OsString::from).collect())));
     }
     given
+}
+
+/// Puts the values of a key in the place of those that it has.
+fn put(given: &mut Given, key: &str, values: Vec<Value>) {
+    given.retain(|(other, _)| other != key);
+    given.push((key.to_string(), values));
+}
+
+/// The values of a list and of scripts that are elements of it, in the order of the command line.
+fn in_order(
+    matches: &ArgMatches,
+    list: &str,
+    (scripts, element): (&str, &dyn Fn(&str) -> Value),
+) -> Vec<Value> {
+    let of = |id: &str| -> Vec<(usize, OsString)> {
+        let at_flag = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let indices = matches.indices_of(id).filter(|_| at_flag).into_iter().flatten();
+        indices.zip(matches.get_raw(id).into_iter().flatten().map(OsString::from)).collect()
+    };
+    let plain = of(list).into_iter().map(|(at, text)| (at, Value::new(text, Origin::Flag)));
+    let of_script = |(at, text): (usize, OsString)| (at, element(&text.to_string_lossy()));
+    let mut all: Vec<(usize, Value)> = plain.chain(of(scripts).into_iter().map(of_script)).collect();
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, value)| value).collect()
+}
+
+/// A script as the element of a list.
+fn script(file: &str, name: Option<&str>) -> Value {
+    let own = |text: &str| Own { text: text.to_string(), line: 0 };
+    let name = name.map(|name| ("name", own(name)));
+    let words = [("script", own(file))].into_iter().chain(name);
+    Value { own: Some(words.collect()), ..Value::new("", Origin::Flag) }
 }
 
 fn values(texts: Vec<OsString>) -> Vec<Value> {

@@ -1,25 +1,28 @@
 //! SIGHUP: the configuration file is read again while the run goes.
 //!
 //! 1. The signal's thread wakes the reloader's thread; signals that come meanwhile are one.
-//! 2. The file is opened: by the run itself where its rights allow that, below the system's folders, else by
-//!    a process beside it,
-//!    which is begun with the run. File and flags are laid over each other and checked as at the start, but nothing of the machine is looked at. Any fault:
-//!    the old configuration goes on as a whole.
+//! 2. The file, and those of scripts, are opened: by the run itself where its rights allow that, below the system's
+//!    folders, else by a process beside it, which is begun with the run. File and flags are laid over each other and
+//!    checked as at the start, but nothing else of the machine is looked at. Any fault: the old configuration goes on as a
+//!    whole. A run without a file, but with scripts, reads these anew.
 //! 3. What may change while a run goes ([`Live`]) is taken from the new settings, everything else stays and
 //!    is named.
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
 use super::{keys, laid_over, meant, written};
+use crate::args::RunArgs;
+use crate::plan::scripts::{self, ScriptTexts};
 use crate::plan::{self, Look};
 use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};
 use scope_door::ReadTrigger;
 use scope_engine::control::Unsent;
 use scope_engine::reread::Reread;
-use scope_engine::{Change, Control, Live, Order, Refusal, Reload};
+use scope_engine::{Change, Control, Live, Order, Refusal, Reload, RunPlan};
 use scope_fault::Fault;
 use scope_packet::LinkType;
 use scope_rights::is_readable;
+use scope_trigger::TriggerConfig;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -31,24 +34,37 @@ const AGAIN_EVERY: Duration = Duration::from_millis(2);
 /// Reads the configuration again.
 #[derive(Debug)]
 pub struct Reloader {
-    path: PathBuf,
+    /// The file; `None`: there are scripts alone.
+    path: Option<PathBuf>,
     flags: Given,
     /// What holds now.
     settings: Settings,
     link_types: Vec<LinkType>,
-    /// Opens the file where the run can't do it any more.
+    /// Files of scripts at the start.
+    scripts: Vec<String>,
+    /// What they were when they were read last.
+    texts: ScriptTexts,
+    /// Libraries that were opened.
+    libraries: Vec<String>,
+    /// Opens files where the run can't do it any more.
     reread: Option<Reread>,
 }
 
 impl Reloader {
-    /// For a run with `settings`; `None` where they have no file.
-    pub fn of(settings: &Settings, link_types: &[LinkType]) -> Option<Reloader> {
-        let path = settings.file()?.to_path_buf();
+    /// For a run of these settings; `None` where they have neither a file nor a script.
+    pub fn of(settings: &Settings, run: &RunPlan) -> Option<Reloader> {
+        let (path, scripts) = (settings.file().map(Path::to_path_buf), scripts::files(settings));
+        if path.is_none() && scripts.is_empty() {
+            return None;
+        }
         Some(Reloader {
             path,
             flags: settings.flags(),
             settings: settings.clone(),
-            link_types: link_types.to_vec(),
+            link_types: run.fixed.link_types.clone(),
+            scripts,
+            texts: texts(run),
+            libraries: run.fixed.scripts.libraries.clone(),
             reread: None,
         })
     }
@@ -64,12 +80,24 @@ impl Reloader {
     fn change(&mut self) -> Result<Change, Vec<Fault>> {
         let look = Look::Known(&self.link_types);
         let keys = keys::all();
-        let written = match &mut self.reread {
-            Some(reread) => Written::read_from(&self.path, reread.open(), &keys).map(Some),
-            None => written(Some(&self.path), &keys),
+        let written = match (&self.path, &mut self.reread) {
+            (Some(path), Some(reread)) => Written::read_from(path, reread.open(path), &keys).map(Some),
+            (path, _) => written(path.as_deref(), &keys),
         };
-        let new = laid_over(written, &self.flags)?;
-        plan::plan(&new, look)?;
+        let mut new = laid_over(written, &self.flags)?;
+        for file in scripts::files(&new.settings) {
+            let opened = match &mut self.reread {
+                Some(reread) => reread.open(Path::new(&file)),
+                None => scripts::open(&file),
+            };
+            new.scripts.insert(file, scripts::text(opened));
+        }
+        let meant_new = plan::plan(&new, look)?;
+        let libraries = &meant_new.run.fixed.scripts.libraries;
+        if let Some(library) = libraries.iter().find(|library| !self.libraries.contains(library)) {
+            let cause = format!("a script names the library '{library}', which can't be opened any more");
+            return Err(vec![Fault::of_thing("reload").cause(cause).remedy("start the run anew")]);
+        }
         let kept = |key: &str| !Live::KEYS.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);
         let told = |key: &str| {
@@ -81,10 +109,19 @@ impl Reloader {
         let meant_as = keys::meanings();
         let kept =
             new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
-        let changed = settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
-        let args = meant(settings)?;
-        let live = plan::plan(&args, look)?.run.live;
-        self.settings = args.settings;
+        let mut changed: Vec<String> =
+            settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
+        let args = RunArgs { scripts: std::mem::take(&mut new.scripts), ..meant(settings)? };
+        let run = plan::plan(&args, look)?.run;
+        let texts = texts(&run);
+        changed.extend(
+            texts
+                .iter()
+                .filter(|(file, text)| self.texts.get(*file).is_some_and(|old| old != *text))
+                .map(|(file, _)| format!("script {file}")),
+        );
+        let live = run.live;
+        (self.settings, self.texts) = (args.settings, texts);
         Ok(Change { live, changed, kept })
     }
 
@@ -93,9 +130,14 @@ impl Reloader {
     /// # Errors
     /// Where there is no process for it.
     pub fn prepare(&mut self) -> std::io::Result<()> {
-        let place = self.path.canonicalize()?;
-        if !is_readable(&place) {
-            self.reread = Some(Reread::begin(&self.path)?);
+        let scripts = self.scripts.iter().map(Path::new);
+        let paths: Vec<&Path> = self.path.as_deref().into_iter().chain(scripts).collect();
+        let mut is_needed = false;
+        for path in &paths {
+            is_needed |= !is_readable(&path.canonicalize()?);
+        }
+        if is_needed {
+            self.reread = Some(Reread::begin(&paths)?);
         }
         Ok(())
     }
@@ -129,6 +171,18 @@ impl Reloader {
     }
 }
 
+/// The texts of a run's scripts.
+fn texts(run: &RunPlan) -> ScriptTexts {
+    let of = |trigger: &TriggerConfig| {
+        let both = [trigger.condition.script(), trigger.response.script.as_ref()];
+        both.into_iter()
+            .flatten()
+            .map(|script| (script.file().to_string(), Ok(script.text().to_string())))
+            .collect()
+    };
+    run.live.triggers.iter().flat_map(|trigger| -> Vec<_> { of(trigger) }).collect()
+}
+
 /// Makes a trigger of its words, for a run with these settings: what it doesn't say is as they say for all.
 pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigger {
     let (settings, link_types) = (settings.clone(), link_types.to_vec());
@@ -137,7 +191,7 @@ pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigg
         let written = Written::parse(Path::new("body"), &trigger.toml(), &keys);
         let own = Settings::merge(&keys, Some(written.map_err(|error| error.faults)?), &Given::new());
         // Templates of the command line belong to its own triggers, one by one.
-        let is_of_run = |key: &str| !["trigger", "dump"].contains(&key);
+        let is_of_run = |key: &str| !["trigger", "dump", "dump-script"].contains(&key);
         let args = meant(own.keeping(&settings, is_of_run))?;
         let mut live = plan::plan(&args, Look::Known(&link_types))?.run.live;
         live.triggers.pop().ok_or_else(Vec::new)

@@ -418,6 +418,7 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
     let of_live = [
         ("trigger", "\"tcp\""),
         ("dump", "\"ip\""),
+        ("dump-script", "\"/nowhere/keep.lua\""),
         ("before", "9"),
         ("after", "9"),
         ("holdoff", "9"),
@@ -447,6 +448,9 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("numa", "0"),
         ("snap-len", "64"),
         ("prefilter", "\"udp\""),
+        ("script-threads", "2"),
+        ("script-memory", "\"64MiB\""),
+        ("script-timeout", "\"2s\""),
         ("exclude-self", "true"),
         ("filter-engine", "\"interpreter\""),
         ("exec", "\"true\""),

@@ -44,6 +44,11 @@ impl<'a> Faults<'a> {
         self.found.push(fault.at(at).located(&|key| self.settings.place_of(key)));
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
@@ -202,6 +207,7 @@ pub fn of_engine(error: EngineError) -> Fault {
     match error {
         EngineError::Source(fault)
         | EngineError::Exec(fault)
+        | EngineError::Script(fault)
         | EngineError::Control(fault)
         | EngineError::Store(fault) => fault,
         EngineError::Ring(error) => of_ring(&error, &[]),

@@ -1,9 +1,9 @@
 //! Triggers as meant: names, filters, templates, which template belongs to which trigger.
 
-use super::duration;
 use super::faults::{Faults, add};
+use super::{Look, duration, scripts};
 use crate::args::RunArgs;
-use scope_config::Own;
+use scope_config::{Origin, Own};
 use scope_engine::plan::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
@@ -11,7 +11,7 @@ use scope_packet::LinkType;
 use scope_spelling::figures::counted;
 use scope_trigger::level::{LevelCondition, is_level};
 use scope_trigger::signal::SignalSet;
-use scope_trigger::{Condition, Pattern, Response, TriggerConfig, is_pattern};
+use scope_trigger::{Condition, Pattern, Response, ScriptFile, TriggerConfig, is_pattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,16 +65,24 @@ fn take_apart(text: &str) -> Written<'_> {
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// Whether a text may be the name of a trigger.
+pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
 /// What a trigger in a configuration file says of itself.
 type OwnWords = BTreeMap<&'static str, Own>;
 
-/// The own words of the trigger at `index`, if it was written as a table.
-fn own_words(args: &RunArgs, index: usize) -> Option<&OwnWords> {
-    args.settings.values("trigger").get(index)?.own.as_ref()
+/// The own words of the element at `index` of a list, if it was written as a table.
+fn own_words<'a>(args: &'a RunArgs, key: &str, index: usize) -> Option<&'a OwnWords> {
+    args.settings.values(key).get(index)?.own.as_ref()
+}
+
+/// What selects the packets of a dump.
+#[derive(Clone, Debug, Default)]
+struct Selector {
+    template: Option<Template>,
+    script: Option<ScriptFile>,
 }
 
 /// A trigger's own windows, where it has some.
@@ -96,18 +104,16 @@ fn word_in_a_names_place(text: &str) -> Option<&str> {
 }
 
 /// Every trigger of the command line.
-pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Faults<'_>) -> Vec<TriggerConfig> {
+pub fn plan(
+    args: &RunArgs,
+    times: &Times,
+    meant: &Meant<'_>,
+    look: Look<'_>,
+    faults: &mut Faults<'_>,
+) -> Vec<TriggerConfig> {
     let Meant { vlan, link_types, signals } = *meant;
     check_flags(args, faults);
-    let templates: Vec<Option<Template>> = args
-        .dump
-        .iter()
-        .map(|text| {
-            let element = Some(text.chars().take(SHOWN_LETTERS_MAX).collect());
-            let of = Subject::Setting { key: "dump".to_string(), element, word: None };
-            template(of, text, vlan, link_types, faults)
-        })
-        .collect();
+    let general = selectors(args, meant, look, faults);
     let holdoff_key = args
         .holdoff_key
         .as_deref()
@@ -118,7 +124,7 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
     let nothing = OwnWords::new();
     for (index, text) in args.trigger.iter().enumerate() {
         faults.look_at_trigger(Some(index));
-        let own = own_words(args, index);
+        let own = own_words(args, "trigger", index);
         let written = match own {
             Some(own) => Written { name: own.get("name").map(|own| own.text.as_str()), expression: text },
             None => take_apart(text),
@@ -129,7 +135,19 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
         let word = |key: &str| Subject::trigger(&name, Some(key));
         // Of a table each word has its line.
         let of_filter = if own.is_some() { word("expr") } else { Subject::trigger(&name, None) };
-        let condition = if is_level(written.expression) {
+        let script = own.and_then(|own| own.get("script"));
+        let condition = if let Some(script) = script {
+            let of = if args.settings.values("trigger")[index].origin == Origin::Flag {
+                Subject::Setting {
+                    key: "trigger-script".to_string(),
+                    element: Some(script.text.clone()),
+                    word: None,
+                }
+            } else {
+                word("script")
+            };
+            scripts::read(of, &script.text, args, look, faults).map(Condition::Script)
+        } else if is_level(written.expression) {
             let level = LevelCondition::parse(written.expression, signals);
             level
                 .map(|level| Condition::Level(Arc::new(level)))
@@ -144,12 +162,19 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
         } else {
             filter(of_filter, text, written.expression, vlan, link_types, faults).map(Condition::Filter)
         };
-        let general = if templates.len() == 1 { templates.first() } else { templates.get(index) };
+        let general = if general.len() == 1 { general.first() } else { general.get(index) };
         let own = own.unwrap_or(&nothing);
         let times = own_times(&name, own, times, faults);
-        let template = match own.get("dump") {
-            Some(own) => template(word("dump"), &own.text, vlan, link_types, faults),
-            None => general.cloned().flatten(),
+        let selector = match (own.get("dump"), own.get("dump-script")) {
+            (Some(own), _) => {
+                let template = template(word("dump"), &own.text, vlan, link_types, faults);
+                Selector { template, script: None }
+            }
+            (None, Some(own)) => {
+                let script = scripts::read(word("dump-script"), &own.text, args, look, faults);
+                Selector { template: None, script }
+            }
+            (None, None) => general.cloned().unwrap_or_default(),
         };
         let holdoff_key = match own.get("holdoff-key") {
             Some(own) => self::holdoff_key(word("holdoff-key"), &own.text, faults),
@@ -163,7 +188,13 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
         let Some(condition) = condition else { continue };
         triggers.push(TriggerConfig {
             condition,
-            response: Response { template, before_ns: times.before_ns, after_ns: times.after_ns, vlan },
+            response: Response {
+                template: selector.template,
+                script: selector.script,
+                before_ns: times.before_ns,
+                after_ns: times.after_ns,
+                vlan,
+            },
             holdoff_ns: times.holdoff_ns,
             holdoff_key,
             single: own.get("single").map_or(args.single, |own| own.text == "true"),
@@ -175,16 +206,45 @@ pub fn plan(args: &RunArgs, times: &Times, meant: &Meant<'_>, faults: &mut Fault
     triggers
 }
 
+/// What selects the packets of dumps: templates and scripts, in the order given.
+fn selectors(args: &RunArgs, meant: &Meant<'_>, look: Look<'_>, faults: &mut Faults<'_>) -> Vec<Selector> {
+    let Meant { vlan, link_types, .. } = *meant;
+    let of = |key: &str, text: &str| {
+        let element = Some(text.chars().take(SHOWN_LETTERS_MAX).collect());
+        Subject::Setting { key: key.to_string(), element, word: None }
+    };
+    let mut selectors = Vec::new();
+    for (index, text) in args.dump.iter().enumerate() {
+        let script = own_words(args, "dump", index).and_then(|own| own.get("script"));
+        selectors.push(match script {
+            Some(own) => {
+                let script = scripts::read(of("dump-script", &own.text), &own.text, args, look, faults);
+                Selector { template: None, script }
+            }
+            None => Selector {
+                template: template(of("dump", text), text, vlan, link_types, faults),
+                script: None,
+            },
+        });
+    }
+    for file in &args.dump_script {
+        let script = scripts::read(of("dump-script", file), file, args, look, faults);
+        selectors.push(Selector { template: None, script });
+    }
+    selectors
+}
+
 /// Flags that say nothing without each other.
 fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
-    let (triggers, dumps) = (args.trigger.len(), args.dump.len());
+    let (triggers, dumps) = (args.trigger.len(), args.dump.len() + args.dump_script.len());
     if triggers > TRIGGERS_MAX {
         let fault = Fault::of("trigger").cause(format!("{triggers} triggers are too many"));
         faults.add(fault.remedy(format!("at most {TRIGGERS_MAX}, joined by 'or'")));
     }
     if triggers == 0 {
         let given = [
-            ("dump", dumps > 0),
+            ("dump", !args.dump.is_empty()),
+            ("dump-script", !args.dump_script.is_empty()),
             ("single", args.single),
             ("auto", args.auto.is_some()),
             ("holdoff-key", args.holdoff_key.is_some()),
@@ -297,7 +357,7 @@ mod tests {
         let times = Times { before_ns: 1, after_ns: 2, holdoff_ns: 3 };
         let link_types = &[LinkType::ETHERNET];
         let meant = Meant { vlan: VlanRule::Transparent, link_types, signals: &SignalSet::default() };
-        let triggers = plan(&args, &times, &meant, &mut faults);
+        let triggers = plan(&args, &times, &meant, Look::Nowhere, &mut faults);
         let said: Vec<String> = faults.into_vec().iter().map(ToString::to_string).collect();
         if said.is_empty() { Ok(triggers) } else { Err(said) }
     }

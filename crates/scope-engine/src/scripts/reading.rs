@@ -1,0 +1,463 @@
+//! The thread of one trigger script: it follows the ring, runs the script over what comes, and fires.
+//!
+//! ```text
+//!  ring ─► reader ─► batch of at most 256 packets ─► Lua ─► hits ─► Dumps::occurred
+//!                                                     ▲
+//!                             watchdog: this call has lasted too long: the thread is left behind
+//! ```
+//! Live it is a lossy reader: nobody waits for it, and what it misses is counted. Of files workers wait for it, and
+//! dumps don't count a time as settled before it has come there.
+
+use super::left_behind::begin_thread;
+use super::tally::Tally;
+use crate::dumps::Dumps;
+use scope_dump::HitPacket;
+use scope_packet::{Headers, LinkType, Moment};
+use scope_ring::{Allowance, Batch, Follower, Judge, Reader, Ring, Steering};
+use scope_script::{Counts, Ended, Hit, Lent, Options, Plain, RECORDS_MAX, Script};
+use scope_trigger::{Key, Matched, Occurrence, Own, Requester, ScriptFile, Trigger, Why};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Dumps that wait to be told to `on_dump` at most.
+const FACTS_MAX: usize = 64;
+/// How often a script that has read everything looks for what it is told.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What a script is told of a dump.
+pub(super) type Facts = Vec<(&'static str, Plain)>;
+
+/// What the run and the script's thread share.
+pub(super) struct Seat {
+    pub tally: Arc<Tally>,
+    /// Which flows are this thread's; `None`: all.
+    steering: Option<Steering>,
+    /// Where workers can wait: how far it has come.
+    judge: Option<Arc<Judge>>,
+    follower: OnceLock<Arc<Follower>>,
+    order: Mutex<Order>,
+    /// Rises with each order.
+    version: AtomicU64,
+    facts: Mutex<VecDeque<Facts>>,
+    /// It has read all that will ever come.
+    has_read: AtomicBool,
+}
+
+/// What it is to do.
+#[derive(Clone, Debug)]
+struct Order {
+    /// What it fires.
+    trigger: Arc<Trigger>,
+    /// What it runs.
+    script: ScriptFile,
+    leaves: bool,
+}
+
+impl Seat {
+    pub fn new(
+        tally: Arc<Tally>,
+        trigger: &Arc<Trigger>,
+        script: &ScriptFile,
+        steering: Option<Steering>,
+        judge: Option<Arc<Judge>>,
+    ) -> Seat {
+        let order = Order { trigger: trigger.clone(), script: script.clone(), leaves: false };
+        Seat {
+            tally,
+            steering,
+            judge,
+            follower: OnceLock::new(),
+            order: Mutex::new(order),
+            version: AtomicU64::new(0),
+            facts: Mutex::default(),
+            has_read: AtomicBool::new(false),
+        }
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The order, and its version.
+    fn ordered(&self) -> (u64, Order) {
+        let order = self.order();
+        (self.version.load(Ordering::Acquire), order.clone())
+    }
+
+    fn has_news(&self, version: u64) -> bool {
+        self.version.load(Ordering::Acquire) != version
+    }
+
+    /// From the next batch on it runs this for that trigger.
+    pub fn takes_over(&self, trigger: &Arc<Trigger>, script: &ScriptFile) {
+        let mut order = self.order();
+        (order.trigger, order.script) = (trigger.clone(), script.clone());
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// It ends.
+    pub fn leaves(&self) {
+        self.order().leaves = true;
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A dump is written.
+    pub fn dumped(&self, facts: Facts) {
+        let mut waiting = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < FACTS_MAX {
+            waiting.push_back(facts);
+        } else {
+            self.tally
+                .warn(format!("{} is told of too many dumps at once: one is omitted", self.tally.called()));
+        }
+    }
+
+    fn take_facts(&self) -> VecDeque<Facts> {
+        std::mem::take(&mut *self.facts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether it reads nothing more.
+    pub fn has_read(&self) -> bool {
+        self.has_read.load(Ordering::Acquire) || self.has_ended()
+    }
+
+    /// Whether nothing more comes from it.
+    pub fn has_ended(&self) -> bool {
+        self.tally.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Nobody waits for it any more, and it fires nothing more: it has ended, or it is left behind.
+    pub fn is_over(&self) {
+        if let Some(judge) = &self.judge {
+            judge.withdraw();
+        }
+        if let Some(follower) = self.follower.get() {
+            follower.needs_nothing();
+        }
+        self.tally.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// However its thread ends.
+struct Over(Arc<Seat>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.is_over();
+    }
+}
+
+/// What the thread begins with.
+pub(super) struct Begin {
+    pub seat: Arc<Seat>,
+    pub ring: Arc<Ring>,
+    pub dumps: Arc<Dumps>,
+    pub options: Options,
+    pub live: bool,
+}
+
+/// The thread's own.
+struct Reading {
+    seat: Arc<Seat>,
+    ring: Arc<Ring>,
+    dumps: Arc<Dumps>,
+    options: Options,
+    live: bool,
+    script: Script,
+    /// What scripts counted that it has replaced.
+    before: Counts,
+    file: ScriptFile,
+    version: u64,
+    /// By lane: packets before this number came before the script did.
+    from: Vec<u64>,
+    missed: u64,
+    /// Everything before this was shown to the script.
+    judged: Moment,
+    /// The latest era of a packet.
+    era: u64,
+}
+
+/// Why the thread ends.
+struct Stop;
+
+/// Follows the ring until the script leaves, is disabled or left behind.
+pub(super) fn read(begin: Begin) {
+    let Begin { seat, ring, dumps, options, live } = begin;
+    let over = Over(seat.clone());
+    seat.tally.thread.store(begin_thread(), Ordering::Relaxed);
+    let mut reader = match live {
+        true => Reader::new(&ring),
+        // It reads what it is at; that workers wait is what it needs.
+        false => Reader::holding(&ring, Allowance::none()),
+    };
+    if let Some(follower) = reader.follower() {
+        let _ = seat.follower.set(follower);
+    }
+    let from = (0..ring.lanes()).map(|lane| reader.counts(lane)).map(|counts| counts.missed + counts.behind);
+    let from: Vec<u64> = from.collect();
+    let (version, order) = seat.ordered();
+    let script = match load(&order.script, &options, &seat.tally) {
+        Ok(script) => script,
+        Err(why) => return seat.tally.disable(&why),
+    };
+    let before = Counts::default();
+    let (file, judged) = (order.script, Moment::BEGIN);
+    let mut reading = Reading {
+        seat,
+        ring,
+        dumps,
+        options,
+        live,
+        script,
+        before,
+        file,
+        version,
+        from,
+        missed: 0,
+        judged,
+        era: 0,
+    };
+    while reading.round(&mut reader).is_ok() {}
+    reading.publish(&reader);
+    drop(reader);
+    drop(over);
+}
+
+/// Loads a script under the watch of its tally.
+fn load(script: &ScriptFile, options: &Options, tally: &Tally) -> Result<Script, String> {
+    let options = Options { name: script.file().to_string(), ..options.clone() };
+    let loaded = Script::load_watched(script.text(), &options, tally.watch.clone());
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    match loaded.disabled() {
+        Some(disabled) => Err(disabled.to_string()),
+        None => Ok(loaded),
+    }
+}
+
+impl Reading {
+    /// Reads what is there, and waits a little for more.
+    fn round(&mut self, reader: &mut Reader) -> Result<(), Stop> {
+        if self.seat.has_news(self.version) {
+            self.obey()?;
+        }
+        for facts in self.seat.take_facts() {
+            let told = self.script.dumped(&facts);
+            self.check(told.map(drop))?;
+        }
+        let committed = self.ring.committed();
+        let mut has_drained = true;
+        while let Some(batch) = reader.next_batch() {
+            self.batch(&batch)?;
+            if self.seat.has_news(self.version) {
+                has_drained = false;
+                break;
+            }
+        }
+        if has_drained && committed != Moment::END {
+            self.tick(committed)?;
+        }
+        self.publish(reader);
+        if has_drained {
+            self.judged = self.judged.max(committed);
+            if let Some(judge) = &self.seat.judge {
+                judge.has_judged(committed);
+            }
+        }
+        if has_drained && committed == Moment::END {
+            self.seat.has_read.store(true, Ordering::Release);
+            std::thread::sleep(LOOK_EVERY);
+        } else if has_drained {
+            reader.wait();
+        }
+        Ok(())
+    }
+
+    /// The packets of one batch, in parts that the watchdog measures.
+    fn batch(&mut self, batch: &Batch<'_>) -> Result<(), Stop> {
+        let lane = batch.lane();
+        let link_type = self.ring.lane_info(lane).link_type;
+        let from = self.from.get(lane as usize).copied().unwrap_or(0);
+        if batch.first_packet() > from {
+            self.missed += batch.missed_before().min(batch.first_packet() - from);
+        }
+        let steering = self.seat.steering;
+        let entries = batch.entries();
+        let mut numbers: Vec<u64> = Vec::with_capacity(RECORDS_MAX);
+        let mut part: Vec<Lent<'_>> = Vec::with_capacity(RECORDS_MAX);
+        let mut keys = entries.iter();
+        for (number, block) in (batch.first_packet()..).zip(batch.blocks()) {
+            let key = keys.next();
+            if number < from || steering.is_some_and(|steering| key.is_some_and(|key| !steering.takes(&key)))
+            {
+                continue;
+            }
+            let head = block.head();
+            numbers.push(number);
+            part.push(Lent {
+                data: block.data(),
+                original_len: head.original_len,
+                time_ns: head.time_ns,
+                interface: head.interface,
+                flags: head.flags,
+                link_type,
+            });
+            if part.len() == RECORDS_MAX {
+                self.part(lane, link_type, &numbers, &part)?;
+                numbers.clear();
+                part.clear();
+            }
+        }
+        self.part(lane, link_type, &numbers, &part)
+    }
+
+    /// Runs the script for these packets, and fires.
+    fn part(
+        &mut self,
+        lane: u32,
+        link_type: LinkType,
+        numbers: &[u64],
+        part: &[Lent<'_>],
+    ) -> Result<(), Stop> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let (ended, hits) = match self.script.run(part) {
+            Ok([]) => (Ok(()), Vec::new()),
+            Ok(hits) => (Ok(()), hits.to_vec()),
+            Err(ended) => (Err(ended), Vec::new()),
+        };
+        for hit in &hits {
+            let packet =
+                hit.packet.map(|at| (HitPacket { lane, packet: numbers[at], link_type }, part[at].data));
+            self.fire(hit, packet);
+        }
+        self.check(ended)
+    }
+
+    /// Capture time has come to `now` without a packet.
+    fn tick(&mut self, now: Moment) -> Result<(), Stop> {
+        if now.time_ns <= 0 {
+            return Ok(());
+        }
+        self.era = self.era.max(now.era);
+        let (ended, hits) = match self.script.clock(now.time_ns) {
+            Ok([]) => (Ok(()), Vec::new()),
+            Ok(hits) => (Ok(()), hits.to_vec()),
+            Err(ended) => (Err(ended), Vec::new()),
+        };
+        hits.iter().for_each(|hit| self.fire(hit, None));
+        self.check(ended)
+    }
+
+    /// Lets the trigger decide on one hit.
+    fn fire(&mut self, hit: &Hit, packet: Option<(HitPacket, &[u8])>) {
+        let trigger = self.seat.order().trigger.clone();
+        let at = match packet {
+            Some((HitPacket { lane, packet, .. }, _)) => self.ring.moment_of(lane, packet, hit.time_ns),
+            None => Moment::new(self.era, hit.time_ns),
+        };
+        self.era = self.era.max(at.era);
+        let filter = hit.dump_filter();
+        let headers = packet.map(|(place, data)| Headers::parse(place.link_type, data));
+        let matched = packet.zip(headers.as_ref());
+        let matched = matched.map(|((HitPacket { link_type, .. }, data), headers)| Matched {
+            link_type,
+            headers,
+            data,
+        });
+        let link_types: Vec<LinkType> =
+            (0..self.ring.lanes()).map(|lane| self.ring.lane_info(lane).link_type).collect();
+        let occurrence = Occurrence {
+            at,
+            clock_ns: at.time_ns,
+            key: Key::OfPacket,
+            why: Why::Script(hit.text.as_deref().unwrap_or(self.file.file())),
+            packet: matched,
+            given: None,
+            own: Own { before_ns: hit.before_ns, after_ns: hit.after_ns, filter: filter.as_deref() },
+            link_types: &link_types,
+            requester: if self.live { Requester::Live } else { Requester::Waiting(self.judged) },
+        };
+        self.dumps.occurred(&trigger, &occurrence, packet.map(|(place, _)| place));
+    }
+
+    /// What the last call into the script came to.
+    fn check(&mut self, ended: Result<(), Ended>) -> Result<(), Stop> {
+        let tally = &self.seat.tally;
+        if let Err(Ended::Abandoned) = ended {
+            return Err(Stop); // whoever left it behind has said so
+        }
+        tally.report(self.script.report());
+        let (notes, more) = self.script.take_notes();
+        notes.into_iter().for_each(|note| tally.warn(format!("{}: {note}", tally.called())));
+        if more > 0 {
+            tally.warn(format!("{}: {more} further lines are omitted", tally.called()));
+        }
+        match self.script.disabled() {
+            Some(disabled) => {
+                tally.disable(&disabled.to_string());
+                Err(Stop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Another order: another trigger, another text, or the end.
+    fn obey(&mut self) -> Result<(), Stop> {
+        let (version, order) = self.seat.ordered();
+        self.version = version;
+        if order.leaves {
+            for facts in self.seat.take_facts() {
+                let told = self.script.dumped(&facts);
+                self.check(told.map(drop))?;
+            }
+            return Err(Stop);
+        }
+        if order.script == self.file {
+            return Ok(());
+        }
+        let kept = self.script.kept();
+        let tally = self.seat.tally.clone();
+        let mut new = match load(&order.script, &self.options, &tally) {
+            Ok(new) => new,
+            Err(_) if tally.watch.is_abandoned() => return Err(Stop),
+            Err(why) => {
+                tally.errors.fetch_add(1, Ordering::Relaxed);
+                self.before.errors += 1;
+                tally.report(Some(why.clone()));
+                tally.warn(format!(
+                    "{}: its new text isn't taken up, the old one goes on: {why}",
+                    tally.called()
+                ));
+                return Ok(());
+            }
+        };
+        let ended = match kept {
+            Ok(kept) => new.take_over(&kept),
+            Err(why) => {
+                tally.warn(format!("{} keeps nothing over the reload: {why}", tally.called()));
+                Ok(())
+            }
+        };
+        let counts = self.script.counts();
+        self.before.packets += counts.packets;
+        self.before.hits += counts.hits;
+        self.before.errors += counts.errors;
+        self.before.ticks += counts.ticks;
+        self.before.flows_evicted += counts.flows_evicted;
+        (self.script, self.file) = (new, order.script);
+        self.check(ended)
+    }
+
+    /// Lets others see how far it is.
+    fn publish(&self, reader: &Reader) {
+        let tally = &self.seat.tally;
+        tally.publish(&self.before, &self.script.counts());
+        let behind = (0..self.ring.lanes()).map(|lane| reader.counts(lane).behind).sum();
+        tally.behind.store(behind, Ordering::Relaxed);
+        tally.missed.store(self.missed, Ordering::Relaxed);
+        tally.count_cpu();
+    }
+}
