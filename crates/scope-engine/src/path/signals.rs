@@ -183,13 +183,26 @@ impl<'a> Signals<'a> {
     #[cold]
     pub fn lost(&mut self, reason: DropReason, packets: u64, time_ns: i64, clock_ns: i64) {
         let [bin, now] = [time_ns, clock_ns].map(|time_ns| bin_of(time_ns.max(0)));
+        if now == 0 {
+            return self.unplaced.add(reason, packets);
+        }
         let is_open = |bin: i64| bin >= self.bins.floor() && self.bins.has_room(bin);
         let is_near = bin.saturating_add(SLOTS as i64) > now;
         match (is_near && is_open(bin), is_open(now)) {
             (true, true) => self.count_lost(reason, packets, bin),
-            (false, true) if now > 0 => self.count_lost(reason, packets, now),
+            (false, true) => self.count_lost(reason, packets, now),
             // Nothing is open where the clock is: with the next commit there is.
             _ => self.unplaced.add(reason, packets),
+        }
+    }
+
+    /// What had no place yet counts at the clock.
+    fn place_lost(&mut self, clock: Moment) {
+        if bin_of(clock.time_ns) <= 0 {
+            return; // nothing is known of the time yet
+        }
+        for (reason, packets) in std::mem::take(&mut self.unplaced).iter() {
+            self.count_lost(reason, packets, bin_of(clock.time_ns).max(self.bins.floor()));
         }
     }
 
@@ -225,9 +238,7 @@ impl<'a> Signals<'a> {
     fn hand_on(&mut self, floor_ns: i64, clock: Moment, waits: bool) {
         self.close(floor_ns);
         self.measuring.count_late(self.bins.take_late());
-        for (reason, packets) in std::mem::take(&mut self.unplaced).iter() {
-            self.count_lost(reason, packets, bin_of(clock.time_ns).max(self.bins.floor()));
-        }
+        self.place_lost(clock);
         self.handed.reached = self.handed.reached.max(bin_of(clock.time_ns));
         let until = Moment::new(self.era, self.bins.floor() * BIN_NS);
         let mut handed: Vec<Handed> = std::mem::take(&mut self.before);
@@ -263,6 +274,7 @@ impl<'a> Signals<'a> {
     /// Nothing more comes.
     pub fn end(&mut self, clock: Moment) {
         let reached = self.handed.reached.max(bin_of(clock.time_ns));
+        self.place_lost(clock);
         self.bins.restart(&mut self.handed.sums);
         self.handed.distinct.append(&mut self.seconds);
         self.handed.reached = reached;
