@@ -10,8 +10,8 @@ use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use scope_filter::{Filter, Template, VlanRule};
 use scope_packet::{Headers, LinkType, Moment};
-use scope_trigger::{Own, 
-    Condition, Key, Matched, Occurrence, Places, Requester, Response, Trigger, TriggerConfig, Why,
+use scope_trigger::{
+    Condition, Key, Matched, Occurrence, Own, Places, Requester, Response, Trigger, TriggerConfig, Why,
 };
 use std::time::Instant;
 

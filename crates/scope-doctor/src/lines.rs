@@ -143,6 +143,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
         | Event::StoreRecovery(_)
         | Event::ClockStep(_)
         | Event::Note(_)
+        | Event::Script(_)
         | Event::Reload(_) => {}
     }
 }

@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+pub use tally::News;
 use tally::{Kind, Tally};
 
 /// How often the watchdog looks.
@@ -302,12 +303,12 @@ impl Scripts {
         self.over.store(true, Ordering::Release);
     }
 
-    /// What scripts want to be known since the last call.
-    pub(crate) fn take_warnings(&self) -> Vec<String> {
+    /// What there is to be told of scripts since the last call.
+    pub(crate) fn take_news(&self) -> Vec<News> {
         let state = self.lock();
         let seats = state.following.iter().flat_map(|known| &known.seats).map(|seat| &seat.tally);
         let tallies = seats.chain(&state.gone).chain(state.dump_scripts.values().map(|script| &script.tally));
-        tallies.flat_map(|tally| tally.take_warnings()).collect()
+        tallies.flat_map(|tally| tally.take_news()).collect()
     }
 
     /// How they stand; rates are over `seconds`.

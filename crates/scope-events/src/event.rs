@@ -227,6 +227,16 @@ facts! {
         seconds: f64,
     }
 
+    /// A script printed a line.
+    Printed {
+        /// its trigger
+        trigger: String,
+        /// its file
+        file: String,
+        /// the line
+        line: String,
+    }
+
     /// Advice on a network card.
     CardNote {
         /// a word for it
@@ -651,6 +661,8 @@ events! {
     "long_hold" => LongHold(LongHold),
     /// Advice on a network card.
     "note" => Note(CardNote),
+    /// A script printed a line.
+    "script" => Script(Printed),
     /// A warning.
     "warning" => Warning(Warning),
     /// The process goes on after a signal had stopped it.

@@ -49,7 +49,8 @@ fn script(place: &Place, name: &str, text: &str) -> String {
 
 /// The whole object of the summary.
 fn object(done: &Done) -> Value {
-    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}\n{}", done.stdout, done.stderr))
+    serde_json::from_str(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", done.stdout, done.stderr))
 }
 
 /// What it says of the script of this trigger.
@@ -65,11 +66,13 @@ fn fired(summary: &Value, name: &str) -> u64 {
 
 #[test]
 fn a_script_fires_as_the_filter_does_that_says_the_same() {
-    for (more, threads) in [("", "1"), (",workers=4", "1"), (",pace=orig,speed=8", "1"), (",workers=2", "3")] {
+    for (more, threads) in [("", "1"), (",workers=4", "1"), (",pace=orig,speed=8", "1"), (",workers=2", "3")]
+    {
         let place = Place::new();
         let file = script(&place, "udp.lua", UDP);
         let source = format!("{}{more}", place.source(&datagrams(3000)));
-        let both = ["--trigger", "filter=udp port 60000", "--trigger-script", &format!("lua={file}")].map(str::to_string);
+        let both = ["--trigger", "filter=udp port 60000", "--trigger-script", &format!("lua={file}")]
+            .map(str::to_string);
         let times = ["--before", "5ms", "--after", "5ms", "--dump", "udp", "--script-threads", threads];
         let flags: Vec<&str> = both.iter().map(String::as_str).chain(times).collect();
         let done = place.run(&[&["--source", &source][..], &flags].concat());
@@ -95,21 +98,39 @@ fn scripts_are_counted_with_triggers_and_dump_scripts_with_templates_in_the_orde
     let (udp_file, host) = (script(&place, "udp.lua", UDP), script(&place, "host.lua", HOST));
     let source = place.source(&datagrams(1000));
     let done = place.run(&[
-        "--source", &source, "--before", "10s", "--after", "0s",
-        "--trigger-code", &udp_file, "--dumper-code", &host,
-        "--trigger", "b=udp port 60000", "--dump", "udp port 53",
-        "--trigger-script", &format!("c={udp_file}"), "--dump", "",
+        "--source",
+        &source,
+        "--before",
+        "10s",
+        "--after",
+        "0s",
+        "--trigger-code",
+        &udp_file,
+        "--dumper-code",
+        &host,
+        "--trigger",
+        "b=udp port 60000",
+        "--dump",
+        "udp port 53",
+        "--trigger-script",
+        &format!("c={udp_file}"),
+        "--dump",
+        "",
         "--single",
     ]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let summary = done.summary();
-    let of = |name: &str| summary.dumps.iter().find(|dump| dump.trigger == name).unwrap_or_else(|| panic!("{name}"));
+    let of = |name: &str| {
+        summary.dumps.iter().find(|dump| dump.trigger == name).unwrap_or_else(|| panic!("{name}"))
+    };
     // The 100th datagram is of the host with the 10th of all.
     assert_eq!([of("trigger1").packets, of("b").packets, of("c").packets], [10, 100, 100], "{summary:?}");
     let whole = object(&done);
-    let of_first = whole["dumps"].as_array().unwrap().iter().find(|dump| dump["trigger"] == "trigger1").unwrap();
+    let of_first =
+        whole["dumps"].as_array().unwrap().iter().find(|dump| dump["trigger"] == "trigger1").unwrap();
     assert_eq!(of_first["script"].as_str(), Some(host.as_str()));
-    let dump_script = whole["scripts"].as_array().unwrap().iter().find(|script| script["kind"] == "dump").unwrap();
+    let dump_script =
+        whole["scripts"].as_array().unwrap().iter().find(|script| script["kind"] == "dump").unwrap();
     assert_eq!((dump_script["hits"].as_u64(), dump_script["errors"].as_u64()), (Some(10), Some(0)));
     assert_eq!(fired(&whole, "c"), 1);
 }
@@ -141,7 +162,7 @@ fn a_hit_has_a_text_a_window_and_hosts_of_its_own_and_the_script_is_told_of_the_
     let header = std::process::Command::new("capinfos").arg(&dump.path).output().expect("capinfos");
     let header = String::from_utf8_lossy(&header.stdout).into_owned();
     assert!(header.contains("the five hundredth"), "{header}");
-    assert!(done.stderr.contains("told of\t1\t4\ttrue\tby a script: the five hundredth"), "{}", done.stderr);
+    assert!(done.stderr.contains(r"told of\t1\t4\ttrue\tby a script: the five hundredth"), "{}", done.stderr);
 }
 
 #[test]
@@ -154,7 +175,16 @@ fn ticks_come_each_100_ms_of_capture_time_and_fire_without_a_packet() {
     "#;
     let file = script(&place, "tick.lua", text);
     let source = place.source(&datagrams(1000));
-    let done = place.run(&["--source", &source, "--trigger-script", &format!("tick={file}"), "--before", "10ms", "--after", "9ms"]);
+    let done = place.run(&[
+        "--source",
+        &source,
+        "--trigger-script",
+        &format!("tick={file}"),
+        "--before",
+        "10ms",
+        "--after",
+        "9ms",
+    ]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let dump = done.summary().only_dump().clone();
     assert_eq!((dump.time_ns, dump.packets), (BEGIN + 500 * MS, 20), "{dump:?}");
@@ -192,8 +222,22 @@ fn whatever_a_broken_script_does_the_run_goes_on_with_a_name_and_a_count() {
         let file = script(&place, "bad.lua", text);
         let source = place.source(&datagrams(3000));
         let done = place.run(&[
-            "--source", &source, "--trigger-script", &format!("bad={file}"), "--trigger", "good=udp port 60000",
-            "--before", "5ms", "--after", "5ms", "--dump", "udp", "--script-memory", "16MiB", "--script-timeout", "300ms",
+            "--source",
+            &source,
+            "--trigger-script",
+            &format!("bad={file}"),
+            "--trigger",
+            "good=udp port 60000",
+            "--before",
+            "5ms",
+            "--after",
+            "5ms",
+            "--dump",
+            "udp",
+            "--script-memory",
+            "16MiB",
+            "--script-timeout",
+            "300ms",
         ]);
         assert_eq!(done.code(), Some(1), "{text}: {}", done.stderr);
         let whole = object(&done);
@@ -204,7 +248,10 @@ fn whatever_a_broken_script_does_the_run_goes_on_with_a_name_and_a_count() {
         let summary = done.summary();
         summary.assert_adds_up();
         assert_eq!((summary.received.packets, fired(&whole, "good")), (3000, 30), "{text}");
-        assert!(summary.dumps.iter().filter(|dump| dump.trigger == "good").all(|dump| dump.complete), "{text}");
+        assert!(
+            summary.dumps.iter().filter(|dump| dump.trigger == "good").all(|dump| dump.complete),
+            "{text}"
+        );
     }
 }
 
@@ -221,8 +268,19 @@ fn a_dump_script_that_breaks_loses_no_packet() {
         let file = script(&place, "keep.lua", text);
         let source = place.source(&datagrams(5000));
         let done = place.run(&[
-            "--source", &source, "--trigger", "a=udp port 60000", "--single", "--dump-script", &file,
-            "--before", "1s", "--after", "4s", "--script-timeout", "300ms",
+            "--source",
+            &source,
+            "--trigger",
+            "a=udp port 60000",
+            "--single",
+            "--dump-script",
+            &file,
+            "--before",
+            "1s",
+            "--after",
+            "4s",
+            "--script-timeout",
+            "300ms",
         ]);
         assert_eq!(done.code(), Some(1), "{text}: {}", done.stderr);
         let whole = object(&done);
@@ -247,7 +305,9 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
         command.current_dir(place.out());
         let done = finish(command);
         assert_eq!(done.code(), Some(2), "{flags:?}: {}", done.stderr);
-        words.iter().for_each(|word| assert!(done.stderr.contains(word), "{flags:?}: no '{word}' in {}", done.stderr));
+        words.iter().for_each(|word| {
+            assert!(done.stderr.contains(word), "{flags:?}: no '{word}' in {}", done.stderr)
+        });
         assert!(place.out_names().is_empty(), "nothing was begun");
     };
     std::fs::write(place.path("latin.lua"), b"-- \xe9").unwrap();
@@ -259,12 +319,16 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
     refused(&["--trigger-script", "/dev/null"], &["no regular file"]);
     refused(&["--trigger", "udp", "--dump-script", "/nowhere/b.lua"], &["--dump-script", "no such file"]);
     refused(&["--dump-script", &good], &["there is no trigger for it"]);
-    refused(&["--trigger-script", &good, "--dump", "udp", "--dump-script", &good], &["2 templates for 1 trigger"]);
+    refused(
+        &["--trigger-script", &good, "--dump", "udp", "--dump-script", &good],
+        &["2 templates for 1 trigger"],
+    );
     refused(&["--trigger-script", &format!("manual={good}")], &["name of dumps by hand"]);
     refused(&["--trigger-script", &good, "--script-timeout", "1ms"], &["--script-timeout", "too short"]);
     refused(&["--trigger-script", &good, "--script-memory", "1"], &["--script-memory"]);
     refused(&["--trigger-script", &good, "--script-threads", "0"], &["--script-threads"]);
-    let library = script(&place, "library.lua", "wirescope.library 'there-is-none-such'\nreturn function() end");
+    let library =
+        script(&place, "library.lua", "wirescope.library 'there-is-none-such'\nreturn function() end");
     refused(&["--trigger-script", &library], &["there-is-none-such", "install it"]);
 }
 
@@ -332,15 +396,30 @@ fn live_a_script_that_is_slow_misses_packets_which_are_counted_and_one_that_hang
     let hangs = "local n = 0 return function(pkt) n = n + 1 if n == 1000 then while true do end end end";
     let (slow, hangs) = (script(&place, "slow.lua", slow), script(&place, "hangs.lua", hangs));
     let done = place.run(&[
-        "--source", "synth:rate=200k,time=3s,size=1000,trigger-at=1s", "--ring", "16MiB",
-        "--trigger-script", &format!("slow={slow}"), "--trigger-script", &format!("hangs={hangs}"),
-        "--trigger", "good=udp port 60000", "--before", "10ms", "--after", "10ms", "--script-timeout", "500ms",
+        "--source",
+        "synth:rate=200k,time=3s,size=1000,trigger-at=1s",
+        "--ring",
+        "16MiB",
+        "--trigger-script",
+        &format!("slow={slow}"),
+        "--trigger-script",
+        &format!("hangs={hangs}"),
+        "--trigger",
+        "good=udp port 60000",
+        "--before",
+        "10ms",
+        "--after",
+        "10ms",
+        "--script-timeout",
+        "500ms",
     ]);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let whole = object(&done);
     let (slow, hangs) = (of_script(&whole, "slow"), of_script(&whole, "hangs"));
     let published = whole["stored"]["packets"].as_u64().unwrap();
-    let sum = |script: &Value| ["packets", "missed", "behind"].iter().map(|key| script[key].as_u64().unwrap()).sum::<u64>();
+    let sum = |script: &Value| {
+        ["packets", "missed", "behind"].iter().map(|key| script[key].as_u64().unwrap()).sum::<u64>()
+    };
     assert!(slow["missed"].as_u64() > Some(0) && slow["disabled"].is_null(), "{slow}");
     assert_eq!(sum(&slow), published, "{slow}");
     assert!(hangs["disabled"].as_str().unwrap().contains("left behind"), "{hangs}");
@@ -357,7 +436,8 @@ fn a_script_sees_frames_of_every_kind_and_fails_for_none() {
     assert_eq!(examples.code(), Some(0));
     let mut capture = Capture::ethernet("eth0");
     for at in 0..200u16 {
-        let segment = tcp(([10, 0, 0, 1], 1000 + at).into(), ([10, 0, 0, 2], 80).into(), 1, 0x18, b"GET / HTTP/1.1");
+        let segment =
+            tcp(([10, 0, 0, 1], 1000 + at).into(), ([10, 0, 0, 2], 80).into(), 1, 0x18, b"GET / HTTP/1.1");
         let frame = on_link(ETHERNET, &[], &segment);
         let cut = frame.len().min(usize::from(at) + 1);
         capture.packets.push(Record::new(BEGIN + i64::from(at) * MS, frame[..cut].to_vec()));
@@ -369,10 +449,21 @@ fn a_script_sees_frames_of_every_kind_and_fails_for_none() {
         end
     "#;
     let file = script(&place, "get.lua", text);
-    let done = place.run(&["--source", &place.source(&capture), "--trigger-script", &format!("get={file}"), "--holdoff", "1h"]);
+    let done = place.run(&[
+        "--source",
+        &place.source(&capture),
+        "--trigger-script",
+        &format!("get={file}"),
+        "--holdoff",
+        "1h",
+    ]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let get = of_script(&object(&done), "get");
     // 14 + 20 + 20 bytes of headers, and three of payload.
-    assert_eq!((get["packets"].as_u64(), get["hits"].as_u64(), get["errors"].as_u64()), (Some(200), Some(144), Some(0)), "{get}");
+    assert_eq!(
+        (get["packets"].as_u64(), get["hits"].as_u64(), get["errors"].as_u64()),
+        (Some(200), Some(144), Some(0)),
+        "{get}"
+    );
     assert!(Path::new(&file).is_file());
 }

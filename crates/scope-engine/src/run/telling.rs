@@ -4,9 +4,10 @@ use super::Run;
 use crate::folder_watch::Notice;
 use crate::refused::{Bounds, Refused};
 use crate::report::WorkerNews;
+use crate::scripts::News;
 use crate::status::{Status, StatusTaker};
 use crate::watch::Watch;
-use scope_events::event::{Interface, LongHold, Warning};
+use scope_events::event::{Interface, LongHold, Printed, Warning};
 use scope_events::fact::Rare;
 use scope_events::{EVENTS_FILE, Reopened};
 use scope_source::{InterfaceEvent, InterfaceState};
@@ -42,8 +43,14 @@ impl Run {
         for report in &self.shared.dumps.news() {
             watch.dump(report);
         }
-        for warning in self.shared.scripts.take_warnings() {
-            self.warn(warning, watch, warnings);
+        for news in self.shared.scripts.take_news() {
+            match news {
+                News::Warning(warning) => self.warn(warning, watch, warnings),
+                News::Printed { trigger, file, line } => {
+                    watch.note(&format!("script {file} of {trigger}: {line}"));
+                    self.shared.events.log(Printed { trigger, file, line });
+                }
+            }
         }
         for notice in self.space.look(&self.shared.events) {
             self.pass_on(notice, watch, warnings);

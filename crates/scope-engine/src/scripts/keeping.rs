@@ -157,12 +157,12 @@ impl DumpScript {
         if answered.send(Ok(0)).is_err() {
             return;
         }
-        let mut errors = keepers.errors();
+        let (mut errors, mut cpu_ns) = (keepers.errors(), self.tally.add_cpu(0));
         while let Ok(copies) = asked.recv() {
             let lent = copies.lent();
             let kept = keepers.keep(id, &lent).map(|kept| kept.iter().fold(0, |kept, at| kept | 1 << at));
             self.note(&mut keepers, errors);
-            errors = keepers.errors();
+            (errors, cpu_ns) = (keepers.errors(), self.tally.add_cpu(cpu_ns));
             let answer = match (kept, keepers.disabled()) {
                 (Ok(kept), None) => {
                     self.tally.packets.fetch_add(lent.len() as u64, Ordering::Relaxed);
@@ -188,12 +188,7 @@ impl DumpScript {
     fn note(&self, keepers: &mut Keepers, errors_before: u64) {
         self.tally.errors.fetch_add(keepers.errors() - errors_before, Ordering::Relaxed);
         self.tally.report(keepers.report());
-        let (notes, more) = keepers.take_notes();
-        let called = self.tally.called();
-        notes.into_iter().for_each(|note| self.tally.warn(format!("{called}: {note}")));
-        if more > 0 {
-            self.tally.warn(format!("{called}: {more} further lines are omitted"));
-        }
+        self.tally.printed(keepers.take_notes());
     }
 }
 

@@ -390,11 +390,7 @@ impl Reading {
             return Err(Stop); // whoever left it behind has said so
         }
         tally.report(self.script.report());
-        let (notes, more) = self.script.take_notes();
-        notes.into_iter().for_each(|note| tally.warn(format!("{}: {note}", tally.called())));
-        if more > 0 {
-            tally.warn(format!("{}: {more} further lines are omitted", tally.called()));
-        }
+        tally.printed(self.script.take_notes());
         match self.script.disabled() {
             Some(disabled) => {
                 tally.disable(&disabled.to_string());

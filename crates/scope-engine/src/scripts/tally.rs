@@ -4,8 +4,8 @@ use scope_script::{Counts, Watch};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Warnings of one script that wait to be told; further ones are counted.
-const WARNINGS_MAX: usize = 128;
+/// Lines of one script that wait to be told; further ones are counted.
+const NEWS_MAX: usize = 128;
 
 /// What a script is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,9 +50,25 @@ pub struct Tally {
 struct Said {
     disabled: Option<String>,
     report: Option<String>,
-    /// What else failed, once each.
-    warnings: Vec<String>,
-    warnings_lost: u64,
+    /// What it is to be warned of, and what it printed.
+    news: Vec<News>,
+    news_lost: u64,
+}
+
+/// Something that a run passes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Something isn't as it should be.
+    Warning(String),
+    /// The script printed this line.
+    Printed {
+        /// Its trigger.
+        trigger: String,
+        /// Its file.
+        file: String,
+        /// The line.
+        line: String,
+    },
 }
 
 impl Tally {
@@ -98,9 +114,15 @@ impl Tally {
 
     /// Time of a processor that this thread, which is its only one, has taken.
     pub(super) fn count_cpu(&self) {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let own_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-        self.cpu_ns.store(own_ns, Ordering::Relaxed);
+        self.cpu_ns.store(cpu_ns(), Ordering::Relaxed);
+    }
+
+    /// Adds the time of a processor that this thread, one of several, has taken since it had taken `before_ns`; what it
+    /// has taken by now.
+    pub(super) fn add_cpu(&self, before_ns: u64) -> u64 {
+        let now_ns = cpu_ns();
+        self.cpu_ns.fetch_add(now_ns.saturating_sub(before_ns), Ordering::Relaxed);
+        now_ns
     }
 
     /// It is run no more.
@@ -156,18 +178,37 @@ impl Tally {
 
     /// Something about it that somebody should know.
     pub(super) fn warn(&self, text: String) {
-        let mut said = self.said();
-        if said.warnings.len() < WARNINGS_MAX { said.warnings.push(text) } else { said.warnings_lost += 1 }
+        self.tell(News::Warning(text));
     }
 
-    /// What it wants to be known since the last call.
-    pub(super) fn take_warnings(&self) -> Vec<String> {
-        let mut said = self.said();
-        let mut warnings = std::mem::take(&mut said.warnings);
-        let lost = std::mem::take(&mut said.warnings_lost);
-        if lost > 0 {
-            warnings.push(format!("{lost} further lines of {} are lost", self.called()));
+    /// What it printed, and how many lines more it would have.
+    pub(super) fn printed(&self, (lines, more): (Vec<String>, u64)) {
+        let of = |line| News::Printed { trigger: self.name.clone(), file: self.file.clone(), line };
+        lines.into_iter().for_each(|line| self.tell(of(line)));
+        if more > 0 {
+            self.said().news_lost += more;
         }
-        warnings
     }
+
+    fn tell(&self, news: News) {
+        let mut said = self.said();
+        if said.news.len() < NEWS_MAX { said.news.push(news) } else { said.news_lost += 1 }
+    }
+
+    /// What there is to be told since the last call.
+    pub(super) fn take_news(&self) -> Vec<News> {
+        let mut said = self.said();
+        let (mut news, lost) = (std::mem::take(&mut said.news), std::mem::take(&mut said.news_lost));
+        drop(said);
+        if lost > 0 {
+            news.push(News::Warning(format!("{lost} further lines of {} are omitted", self.called())));
+        }
+        news
+    }
+}
+
+/// Time of a processor that this thread has taken, ns.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
