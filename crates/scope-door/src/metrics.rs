@@ -12,7 +12,7 @@ use crate::dumps::{Made, OTHERS, TRIGGERS_MAX};
 use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
-use scope_engine::{LaneStatus, TriggerStatus, WorkerStatus};
+use scope_engine::{LaneStatus, ScriptStatus, TriggerStatus, WorkerStatus};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +31,7 @@ pub(crate) fn text(state: &State, form: Form) -> String {
     workers(&mut out, &published);
     ring(&mut out, &published);
     stores(&mut out, &published);
+    scripts(&mut out, &published.status.scripts);
     triggers(&mut out, &published.status.triggers);
     dumps(&mut out, state, &published);
     door(&mut out, state);
@@ -166,6 +167,35 @@ fn ring(out: &mut Exposition, published: &Published) {
             let labels =
                 [("lane", &**number), ("link_type", link_type), ("source", source), ("worker", worker)];
             out.sample(name, &labels, value);
+        }
+    }
+}
+
+/// What scripts have done, and whether they are run.
+fn scripts(out: &mut Exposition, scripts: &[ScriptStatus]) {
+    if scripts.is_empty() {
+        return;
+    }
+    type Read = fn(&ScriptStatus) -> f64;
+    let all: [(&str, Kind, &str, Read); 9] = [
+        ("packets_total", Counter, "Packets that a script was run for.", |script| script.packets as f64),
+        ("missed_packets_total", Counter, "Packets recycled before it came to them.", |script| {
+            script.missed as f64
+        }),
+        ("behind_packets", Gauge, "Packets that it still has to come to.", |script| script.behind as f64),
+        ("hits_total", Counter, "How often it said yes.", |script| script.hits as f64),
+        ("errors_total", Counter, "Calls that failed.", |script| script.errors as f64),
+        ("cpu_seconds_total", Counter, "Processor time that it took.", |script| script.cpu_ns as f64 / 1e9),
+        ("memory_bytes", Gauge, "Lua's memory in use.", |script| script.memory_bytes as f64),
+        ("flows", Gauge, "Flows that its tracker keeps.", |script| script.flows as f64),
+        ("disabled", Gauge, "1 where it is run no more.", |script| yes(script.disabled.is_some())),
+    ];
+    for (key, kind, help, value) in all {
+        let name = format!("wirescope_script_{key}");
+        out.family(&name, kind, help);
+        for script in scripts.iter().take(TRIGGERS_MAX) {
+            let labels = [("trigger", &*script.name), ("file", &*script.file), ("kind", script.kind)];
+            out.sample(&name, &labels, value(script));
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::plan::ScriptPlan;
 use crate::triggers::TriggerSet;
 use keeping::DumpScript;
 use left_behind::{didn_t_come_back, put_last};
-use reading::{Begin, Facts, Seat, read};
+use reading::{Begin, Facts, Outset, Seat, read};
 use scope_dump::{DumpReport, Keep};
 use scope_fault::Fault;
 use scope_ring::{Judge, Ring, Steering};
@@ -224,6 +224,7 @@ impl Scripts {
             let seat = Arc::new(Seat::new(tally, trigger, script, steering, judge));
             let begin = Begin {
                 seat: seat.clone(),
+                from: Outset::now(around.ring, self.live),
                 ring: around.ring.clone(),
                 dumps: around.dumps.clone(),
                 options: self.options(),

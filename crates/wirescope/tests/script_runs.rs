@@ -249,7 +249,7 @@ fn whatever_a_broken_script_does_the_run_goes_on_with_a_name_and_a_count() {
         summary.assert_adds_up();
         assert_eq!((summary.received.packets, fired(&whole, "good")), (3000, 30), "{text}");
         assert!(
-            summary.dumps.iter().filter(|dump| dump.trigger == "good").all(|dump| dump.complete),
+            summary.dumps.iter().filter(|dump| dump.trigger == "good").all(|dump| dump.lost_nothing()),
             "{text}"
         );
     }

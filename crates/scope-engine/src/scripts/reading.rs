@@ -152,10 +152,33 @@ impl Drop for Over {
 /// What the thread begins with.
 pub(super) struct Begin {
     pub seat: Arc<Seat>,
+    /// It sees what comes from here on.
+    pub from: Outset,
     pub ring: Arc<Ring>,
     pub dumps: Arc<Dumps>,
     pub options: Options,
     pub live: bool,
+}
+
+/// A reader, and where it begins: made before the thread, so that workers that begin with it wait for it.
+pub(super) struct Outset {
+    reader: Reader,
+    /// By lane: packets before this number came before the script did.
+    packets: Vec<u64>,
+}
+
+impl Outset {
+    /// Sees what comes from here on.
+    pub fn now(ring: &Arc<Ring>, live: bool) -> Outset {
+        let reader = match live {
+            true => Reader::new(ring),
+            // It reads what it is at; that workers wait is what it needs.
+            false => Reader::holding(ring, Allowance::none()),
+        };
+        let before = (0..ring.lanes()).map(|lane| reader.counts(lane));
+        let packets = before.map(|counts| counts.missed + counts.behind).collect();
+        Outset { reader, packets }
+    }
 }
 
 /// The thread's own.
@@ -184,19 +207,13 @@ struct Stop;
 
 /// Follows the ring until the script leaves, is disabled or left behind.
 pub(super) fn read(begin: Begin) {
-    let Begin { seat, ring, dumps, options, live } = begin;
+    let Begin { seat, from, ring, dumps, options, live } = begin;
+    let Outset { mut reader, packets: from } = from;
     let over = Over(seat.clone());
     seat.tally.thread.store(begin_thread(), Ordering::Relaxed);
-    let mut reader = match live {
-        true => Reader::new(&ring),
-        // It reads what it is at; that workers wait is what it needs.
-        false => Reader::holding(&ring, Allowance::none()),
-    };
     if let Some(follower) = reader.follower() {
         let _ = seat.follower.set(follower);
     }
-    let from = (0..ring.lanes()).map(|lane| reader.counts(lane)).map(|counts| counts.missed + counts.behind);
-    let from: Vec<u64> = from.collect();
     let (version, order) = seat.ordered();
     let script = match load(&order.script, &options, &seat.tally) {
         Ok(script) => script,
