@@ -14,6 +14,9 @@ use scope_trigger::TriggerConfig;
 use serde_json::json;
 use std::sync::Arc;
 
+/// A filter that is one for each link type: in the place of a script's file.
+const ANY_FILTER: &str = "ip";
+
 /// Adds a trigger, or puts it in the place of the one of its name.
 ///
 /// # Errors
@@ -23,11 +26,21 @@ pub(crate) async fn put(
     trigger: &Trigger,
     change: fn(Box<TriggerConfig>) -> TriggerChange,
 ) -> Result<Response<Body>, Problem> {
-    let (read, words) = (state.read_trigger.clone(), trigger.clone());
+    let (read, mut words) = (state.read_trigger.clone(), trigger.clone());
+    let script = scripted(state, trigger);
+    if script.is_some() {
+        words.filter = ANY_FILTER.to_string();
+    }
     let meant = tokio::task::spawn_blocking(move || read(&words)).await;
     let meant = meant.map_err(|_| Problem::ended())?;
-    let config =
+    let mut config =
         meant.map_err(|faults| in_words_of_body(Problem::of_faults(StatusCode::BAD_REQUEST, &faults)))?;
+    if let Some(script) = script {
+        config.condition = script.condition.clone();
+        if trigger.dump.is_none() {
+            config.response.script = script.response.script.clone();
+        }
+    }
     let change = change(Box::new(config));
     let is_new = matches!(change, TriggerChange::Add(_));
     ordered(state, Order::Trigger(change)).await?;
@@ -36,6 +49,17 @@ pub(crate) async fn put(
     let location = HeaderValue::from_str(&format!("{PREFIX}/triggers/{}", encoded(&trigger.name)));
     answer.headers_mut().extend(location.map(|location| (LOCATION, location)));
     Ok(answer)
+}
+
+/// The trigger of this name, where a script fires it and these words leave it so: no script comes in a request, but the
+/// times and modes of its trigger may.
+fn scripted(state: &State, words: &Trigger) -> Option<TriggerConfig> {
+    let published = state.now();
+    let is = |config: &TriggerConfig| {
+        config.name == words.name
+            && config.condition.script().is_some_and(|script| script.file() == words.filter)
+    };
+    published.status.triggers.iter().map(|trigger| &trigger.config).find(|config| is(config)).cloned()
 }
 
 /// Removes a trigger; dumps that it has begun go on.

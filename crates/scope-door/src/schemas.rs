@@ -254,9 +254,10 @@ fn signal() -> [(&'static str, Value); 7] {
 fn trigger() -> Value {
     object(&[
         ("name", text("its name")),
-        ("condition", words(&["filter", "level", "count", "sequence", "hand"])),
-        ("filter", nullable(text("what it fires at; null: only by hand"))),
+        ("condition", words(&["filter", "level", "count", "sequence", "script", "hand"])),
+        ("filter", nullable(text("what it fires at, of a script its file; null: only by hand"))),
         ("dump", nullable(text("what its dumps keep; null: all packets"))),
+        ("dump_script", nullable(text("the script that says instead what its dumps keep; null: none"))),
         ("before_ns", number("how far back they reach, ns")),
         ("after_ns", number("how far on, ns")),
         ("holdoff_ns", number("how long behind a fire it starts no new dump, ns")),

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 pub use tally::News;
-use tally::{Kind, Tally};
+use tally::{Kind, Tally, beginning};
 
 /// How often the watchdog looks.
 const WATCH_EVERY: Duration = Duration::from_millis(20);
@@ -43,8 +43,6 @@ const WATCH_EVERY: Duration = Duration::from_millis(20);
 const GONE_MAX: usize = 1024;
 /// How long a script of a live run has at the end to read what is left.
 const REST_MAX: Duration = Duration::from_secs(10);
-/// Lines of a traceback that a failure repeats.
-const REPORT_LINES: usize = 12;
 
 /// One script, as the status has it: all its threads together.
 #[derive(Clone, Debug, Default)]
@@ -394,12 +392,6 @@ fn add(one: &mut ScriptStatus, tally: &Tally) {
     one.cpu_ns += of(&tally.cpu_ns);
     one.disabled = one.disabled.take().or_else(|| tally.disabled());
     one.report = one.report.take().or_else(|| tally.reported());
-}
-
-/// The first lines of a traceback, in one.
-fn beginning(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines[..lines.len().min(REPORT_LINES)].join("; ")
 }
 
 /// What a script is told of a dump.

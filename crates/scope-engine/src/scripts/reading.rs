@@ -195,7 +195,8 @@ struct Reading {
     version: u64,
     /// By lane: packets before this number came before the script did.
     from: Vec<u64>,
-    missed: u64,
+    /// Packets that were recycled and came before the script did.
+    missed_before: u64,
     /// Everything before this was shown to the script.
     judged: Moment,
     /// The latest era of a packet.
@@ -232,7 +233,7 @@ pub(super) fn read(begin: Begin) {
         file,
         version,
         from,
-        missed: 0,
+        missed_before: 0,
         judged,
         era: 0,
     };
@@ -296,9 +297,8 @@ impl Reading {
         let lane = batch.lane();
         let link_type = self.ring.lane_info(lane).link_type;
         let from = self.from.get(lane as usize).copied().unwrap_or(0);
-        if batch.first_packet() > from {
-            self.missed += batch.missed_before().min(batch.first_packet() - from);
-        }
+        let first_missed = batch.first_packet() - batch.missed_before();
+        self.missed_before += batch.first_packet().min(from).saturating_sub(first_missed);
         let steering = self.seat.steering;
         let entries = batch.entries();
         let mut numbers: Vec<u64> = Vec::with_capacity(RECORDS_MAX);
@@ -468,9 +468,10 @@ impl Reading {
     fn publish(&self, reader: &Reader) {
         let tally = &self.seat.tally;
         tally.publish(&self.before, &self.script.counts());
-        let behind = (0..self.ring.lanes()).map(|lane| reader.counts(lane).behind).sum();
+        let counts = (0..self.ring.lanes()).map(|lane| reader.counts(lane));
+        let (missed, behind) = counts.fold((0, 0), |sum, lane| (sum.0 + lane.missed, sum.1 + lane.behind));
+        tally.missed.store(missed.saturating_sub(self.missed_before), Ordering::Relaxed);
         tally.behind.store(behind, Ordering::Relaxed);
-        tally.missed.store(self.missed, Ordering::Relaxed);
         tally.count_cpu();
     }
 }

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Lines of one script that wait to be told; further ones are counted.
 const NEWS_MAX: usize = 128;
 
+/// Lines of a traceback that a message repeats.
+const REPORT_LINES: usize = 12;
+
 /// What a script is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
@@ -134,7 +137,7 @@ impl Tally {
             is_news
         };
         if is_news {
-            self.warn(format!("{} is disabled: {why}", self.called()));
+            self.warn(format!("{} is disabled: {}", self.called(), beginning(why)));
         }
     }
 
@@ -158,7 +161,11 @@ impl Tally {
             is_news
         };
         if is_news {
-            self.warn(format!("{} failed; further failures are only counted: {report}", self.called()));
+            self.warn(format!(
+                "{} failed; further failures are only counted: {}",
+                self.called(),
+                beginning(&report)
+            ));
         }
     }
 
@@ -211,4 +218,10 @@ impl Tally {
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The first lines of a traceback, in one.
+pub(super) fn beginning(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[..lines.len().min(REPORT_LINES)].join("; ")
 }
