@@ -46,7 +46,7 @@ pub(super) struct Seat {
 }
 
 /// What it is to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Order {
     /// What it fires.
     trigger: Arc<Trigger>,
@@ -80,10 +80,11 @@ impl Seat {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The order, and its version.
-    fn ordered(&self) -> (u64, Order) {
+    /// What it is to run, whether it is to end, and which order that was. The trigger is taken for each hit alone: a thread
+    /// that is left behind holds none.
+    fn ordered(&self) -> (u64, ScriptFile, bool) {
         let order = self.order();
-        (self.version.load(Ordering::Acquire), order.clone())
+        (self.version.load(Ordering::Acquire), order.script.clone(), order.leaves)
     }
 
     fn has_news(&self, version: u64) -> bool {
@@ -215,13 +216,13 @@ pub(super) fn read(begin: Begin) {
     if let Some(follower) = reader.follower() {
         let _ = seat.follower.set(follower);
     }
-    let (version, order) = seat.ordered();
-    let script = match load(&order.script, &options, &seat.tally) {
+    let (version, file, _) = seat.ordered();
+    let script = match load(&file, &options, &seat.tally) {
         Ok(script) => script,
         Err(why) => return seat.tally.disable(&why),
     };
     let before = Counts::default();
-    let (file, judged) = (order.script, Moment::BEGIN);
+    let judged = Moment::BEGIN;
     let mut reading = Reading {
         seat,
         ring,
@@ -419,21 +420,21 @@ impl Reading {
 
     /// Another order: another trigger, another text, or the end.
     fn obey(&mut self) -> Result<(), Stop> {
-        let (version, order) = self.seat.ordered();
+        let (version, file, leaves) = self.seat.ordered();
         self.version = version;
-        if order.leaves {
+        if leaves {
             for facts in self.seat.take_facts() {
                 let told = self.script.dumped(&facts);
                 self.check(told.map(drop))?;
             }
             return Err(Stop);
         }
-        if order.script == self.file {
+        if file == self.file {
             return Ok(());
         }
         let kept = self.script.kept();
         let tally = self.seat.tally.clone();
-        let mut new = match load(&order.script, &self.options, &tally) {
+        let mut new = match load(&file, &self.options, &tally) {
             Ok(new) => new,
             Err(_) if tally.watch.is_abandoned() => return Err(Stop),
             Err(why) => {
@@ -460,7 +461,7 @@ impl Reading {
         self.before.errors += counts.errors;
         self.before.ticks += counts.ticks;
         self.before.flows_evicted += counts.flows_evicted;
-        (self.script, self.file) = (new, order.script);
+        (self.script, self.file) = (new, file);
         self.check(ended)
     }
 
