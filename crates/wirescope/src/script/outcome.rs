@@ -5,7 +5,7 @@ use crate::script::thread::End;
 use crate::words::{counted, number, size, span};
 use scope_fault::{Fault, Setting, sentence};
 use scope_script::Hit;
-use scope_spelling::printable::printable;
+use scope_spelling::printable::{printable, shell_word};
 use scope_spelling::time::iso;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,7 +38,12 @@ impl Outcome {
             } else if ending.errors > 0 {
                 let report = ending.report.as_deref().unwrap_or("no report");
                 let errors = counted(ending.errors, "error");
-                faults.push(of_script().cause(format!("{errors}, the first: {report}")));
+                let fault = of_script().cause(format!("{errors}, the first: {report}"));
+                faults.push(match ending.errors >= self.found.packets {
+                    // As a dump script does that is run as a trigger script, or the other way round.
+                    true => fault.remedy(format!("see: wirescope script check {}", shell_word(&self.file))),
+                    false => fault,
+                });
             }
         }
         match self.end {
