@@ -127,6 +127,7 @@ fn stuck(doing: &Doing, timeout: Duration) -> String {
         Doing::Reload => "in on_reload".to_string(),
         Doing::Keeper(kind) => format!("for the dump that was fired by: {kind}"),
         Doing::Counts => "when it was asked for its counts".to_string(),
+        Doing::Closing => "when its state was closed: look at its finalizers".to_string(),
     };
     format!("it didn't come back within {time} {when}; a longer time: --script-timeout 10s")
 }

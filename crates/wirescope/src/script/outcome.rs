@@ -63,7 +63,7 @@ impl Outcome {
             At::Loading => "while it was loaded: look for a loop outside of its functions".to_string(),
             At::Keeper => "when it made the function of the dump".to_string(),
             At::Batch(first) => format!("for the batch that begins with packet {}", number(first)),
-            At::End => "when it was asked for its counts".to_string(),
+            At::End => "at its end: look at its finalizers, and at 'counts'".to_string(),
         };
         let cause = format!("it didn't come back within {} {when}", span(nanos(self.timeout)));
         fault.cause(cause).remedy(sentence!["give it longer: ", Setting::of("script-timeout").example("10s")])

@@ -28,7 +28,7 @@ pub enum At {
     Keeper,
     /// For the batch that begins with this packet, from 1.
     Batch(u64),
-    /// For its counts.
+    /// For its counts, and its finalizers.
     End,
 }
 
@@ -204,7 +204,7 @@ pub fn run_over(
     let mut feeding = Feeding { guard, tried, links: Vec::new(), listed_max, packets: 0, is_over: false };
     if let Err(error) = source.begin() {
         guard.found().not_begun = Some(of_captures(error));
-        return Ok(());
+        return guard.call(|| drop(feeding));
     }
     while !feeding.is_over && !stop.load(Ordering::Relaxed) {
         match source.poll(&mut feeding) {
@@ -220,7 +220,7 @@ pub fn run_over(
     guard.found().at = At::End;
     let ending = guard.call(|| feeding.tried.ending())?;
     guard.found().ending = Some(ending);
-    Ok(())
+    guard.call(|| drop(feeding))
 }
 
 fn of_captures(error: SourceError) -> Fault {
@@ -248,7 +248,7 @@ fn begun_dump(
             Ok(packet) => Some(packet),
             Err(fault) => {
                 guard.found().not_begun = Some(fault);
-                return Ok(None);
+                return guard.call(|| drop(keepers)).map(|()| None);
             }
         },
     };
@@ -259,7 +259,10 @@ fn begun_dump(
         Err(_) => (None, Some(ending_of(&mut keepers))), // which says why
     })?;
     guard.found().ending = ending;
-    Ok(id.map(|id| (keepers, id)))
+    match id {
+        Some(id) => Ok(Some((keepers, id))),
+        None => guard.call(|| drop(keepers)).map(|()| None),
+    }
 }
 
 /// A copy of the packet that fires a dump.

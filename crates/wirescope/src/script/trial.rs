@@ -15,7 +15,7 @@ use crate::script::file::{Script, report_of};
 use crate::script::thread::{Guard, LeftBehind};
 use scope_script::keeper::NoKeeper;
 use scope_script::{
-    Counts, Hit, Keepers, Lent, Plain, Script as TriggerScript, ScriptError, Specimen, builtin_packets,
+    Hit, Keepers, Lent, Plain, Script as TriggerScript, ScriptError, Specimen, builtin_packets,
 };
 
 /// Capture time of the first packet, ns: 2026-01-01.
@@ -59,6 +59,8 @@ pub enum Doing {
     Keeper(&'static str),
     /// For its counts.
     Counts,
+    /// For its finalizers, when its state is closed.
+    Closing,
 }
 
 /// What a dump that is fired by hand is called here.
@@ -153,7 +155,9 @@ fn try_trigger(script: &Script, guard: &Guard<Found>) -> Result<(), LeftBehind> 
         in_batches(&specimens, &mut tried, guard)?;
         around_packets(script, &forms, &mut tried, guard)?;
     }
-    counts(&mut tried, guard).map(drop)
+    counts(&mut tried, guard)?;
+    doing(guard, Doing::Closing);
+    guard.call(|| drop(tried))
 }
 
 /// Each packet alone; whether it is worth to go on: the script isn't disabled, and didn't fail for all of them.
@@ -249,7 +253,9 @@ fn reload(script: &Script, tried: &mut TriggerScript, guard: &Guard<Found>) -> R
         // Disabled or not: the counts say it.
         let _ = next.take_over(&kept);
         let _ = next.run(&[specimens[0].lend(BEGIN_NS + SILENCE_NS + ROUND_NS)]);
-        (next.counts(), next.report())
+        let told = (next.counts(), next.report());
+        drop(next);
+        told
     })?;
     let found = &mut *guard.found();
     found.errors += counts.errors;
@@ -258,7 +264,7 @@ fn reload(script: &Script, tried: &mut TriggerScript, guard: &Guard<Found>) -> R
 }
 
 /// The counts at the end, with what a script printed and why it failed.
-fn counts(tried: &mut TriggerScript, guard: &Guard<Found>) -> Result<Counts, LeftBehind> {
+fn counts(tried: &mut TriggerScript, guard: &Guard<Found>) -> Result<(), LeftBehind> {
     doing(guard, Doing::Counts);
     let (counts, report, notes) = guard.call(|| (tried.counts(), tried.report(), tried.take_notes()))?;
     let found = &mut *guard.found();
@@ -270,7 +276,7 @@ fn counts(tried: &mut TriggerScript, guard: &Guard<Found>) -> Result<Counts, Lef
     found.report = report.or(found.report.take());
     found.notes = notes;
     found.disabled = tried.disabled().map(ToString::to_string);
-    Ok(counts)
+    Ok(())
 }
 
 fn try_dump(script: &Script, guard: &Guard<Found>) -> Result<(), LeftBehind> {
@@ -314,10 +320,13 @@ fn try_dump(script: &Script, guard: &Guard<Found>) -> Result<(), LeftBehind> {
     }
     doing(guard, Doing::Counts);
     let (report, notes) = guard.call(|| (keepers.report(), keepers.take_notes()))?;
-    let found = &mut *guard.found();
-    found.errors = keepers.errors();
-    found.report = report;
-    found.notes = notes;
-    found.disabled = keepers.disabled().map(ToString::to_string);
-    Ok(())
+    {
+        let found = &mut *guard.found();
+        found.errors = keepers.errors();
+        found.report = report;
+        found.notes = notes;
+        found.disabled = keepers.disabled().map(ToString::to_string);
+        found.doing = Doing::Closing;
+    }
+    guard.call(|| drop(keepers))
 }
