@@ -292,8 +292,8 @@ fn what_is_no_script_is_unread_with_cause_and_remedy() {
     check(pipe.to_str().unwrap(), &["is no regular file", "save the script in a file first"]);
     check("/dev/zero", &["is no regular file"]);
     check(&latin, &["line 2 is not UTF-8: byte 13", "save it as UTF-8"]);
-    let large = written(&place, "large.lua", vec![b' '; 17 << 20]);
-    check(&large, &["is longer than 16 MiB"]);
+    let large = written(&place, "large.lua", vec![b' '; 2 << 20]);
+    check(&large, &["is longer than 1 MiB"]);
 }
 
 #[test]
@@ -510,9 +510,9 @@ fn a_script_that_fails_or_stays_away_on_a_capture_is_exit_code_1_with_its_report
     check("return 5", 2, &["it can't be loaded: the script returned a number"], None);
     let path = written(&place, "t.lua", PAYLOAD);
     for (flag, value, words) in [
-        ("--script-timeout", "0", "is not from 1ms to 1h"),
+        ("--script-timeout", "0", "is not from 10ms to 1h"),
         ("--script-timeout", "soon", "is not a number"),
-        ("--script-memory", "1MiB", "is less than 8 MiB"),
+        ("--script-memory", "1023KiB", "is not from 1MiB to 64GiB"),
         ("--script-memory", "-1", "is negative"),
         ("--hits-max", "many", "is not a number"),
     ] {

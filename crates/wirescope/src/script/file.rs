@@ -7,17 +7,19 @@ use crate::words::size;
 use scope_fault::Fault;
 use scope_script::{Libraries, Options, ScriptError, libraries};
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// A longer file is no script.
-const SCRIPT_BYTES_MAX: u64 = 16 << 20;
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 /// The shortest and the longest time that a call of a script may take, ns.
-const TIMEOUT_NS: (i64, i64) = (1_000_000, 3_600_000_000_000);
-/// The smallest memory of a script: what a state of its own takes, several times over.
-const MEMORY_BYTES_MIN: u64 = 8 << 20;
+const TIMEOUT_NS: (i64, i64) = (10_000_000, 3_600_000_000_000);
+/// The smallest and the largest memory of a script, bytes: what a state of its own takes, and what LuaJIT's collector
+/// reaches.
+const MEMORY_BYTES: (u64, u64) = (1 << 20, 64 << 30);
 
 /// What a script may take.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ fn timeout(text: &str) -> Result<Duration, Fault> {
     let fault = || Fault::of("script-timeout");
     match parse_duration_ns(text) {
         Ok(ns) if (TIMEOUT_NS.0..=TIMEOUT_NS.1).contains(&ns) => Ok(Duration::from_nanos(ns as u64)),
-        Ok(_) => Err(remedy(fault().value(text, "is not from 1ms to 1h"))),
+        Ok(_) => Err(remedy(fault().value(text, "is not from 10ms to 1h"))),
         Err(wrong) => Err(remedy(bad(fault(), wrong))),
     }
 }
@@ -57,10 +59,8 @@ fn memory(text: &str) -> Result<usize, Fault> {
     let remedy = |fault: Fault| fault.remedy(such_as("script-memory", "256MiB"));
     let fault = || Fault::of("script-memory");
     match parse_size(text) {
-        Ok(bytes) if bytes < MEMORY_BYTES_MIN => {
-            Err(remedy(fault().value(text, format!("is less than {}", size(MEMORY_BYTES_MIN)))))
-        }
-        Ok(bytes) => usize::try_from(bytes).map_err(|_| remedy(fault().value(text, "is too large"))),
+        Ok(bytes) if (MEMORY_BYTES.0..=MEMORY_BYTES.1).contains(&bytes) => Ok(bytes as usize),
+        Ok(_) => Err(remedy(fault().value(text, "is not from 1MiB to 64GiB"))),
         Err(wrong) => Err(remedy(bad(fault(), wrong))),
     }
 }
@@ -110,7 +110,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
         io::ErrorKind::NotFound => fault().cause("no such file").remedy("check the spelling"),
         _ => fault().error(&error),
     };
-    let kind = fs::metadata(path).map_err(failed)?;
+    // A pipe isn't waited for.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = file.map_err(failed)?;
+    let kind = file.metadata().map_err(failed)?;
     if kind.is_dir() {
         return Err(fault().cause("is a folder, not a script").remedy("name the files in it"));
     }
@@ -118,9 +121,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
         return Err(fault().cause("is no regular file").remedy("save the script in a file first"));
     }
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(failed)?;
+    file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > SCRIPT_BYTES_MAX {
         let cause = format!("is longer than {}: that is no script", size(SCRIPT_BYTES_MAX));
         return Err(fault().cause(cause).remedy("check the spelling"));

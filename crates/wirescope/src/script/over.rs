@@ -100,7 +100,7 @@ pub struct Ending {
 
 /// The script at work.
 enum Tried {
-    Trigger(TriggerScript),
+    Trigger(Box<TriggerScript>),
     Dump(Box<Keepers>, KeeperId),
 }
 
@@ -184,7 +184,7 @@ pub fn run_over(
             {
                 Ok((forms, tried)) => {
                     guard.found().forms = forms;
-                    Tried::Trigger(tried)
+                    Tried::Trigger(Box::new(tried))
                 }
                 Err(error) => {
                     guard.found().refused = Some(error);

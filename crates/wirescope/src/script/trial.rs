@@ -216,11 +216,7 @@ fn around_packets(
     let silent = guard.call(|| tried.clock(BEGIN_NS + SILENCE_NS).is_ok())?;
     if silent && forms.contains(&"on_dump") {
         doing(guard, Doing::Dumped);
-        let facts = [
-            ("path", Plain::from("dumps/trigger1_0001.pcapng")),
-            ("packets", Plain::from(1000.0)),
-            ("complete", Plain::from(true)),
-        ];
+        let facts = facts_of_a_dump();
         let _disabled = guard.call(|| tried.dumped(&facts).is_err())?;
     }
     if silent && forms.contains(&"on_reload") {
@@ -228,6 +224,28 @@ fn around_packets(
         reload(script, tried, guard)?;
     }
     Ok(())
+}
+
+/// What a run tells a script of a dump.
+fn facts_of_a_dump() -> Vec<(&'static str, Plain)> {
+    let path = Plain::from("dumps/trigger1_0001.pcapng");
+    let seconds = |ns: i64| Plain::from(ns as f64 / 1e9);
+    vec![
+        ("id", Plain::from(1.0)),
+        ("trigger", Plain::from("trigger1")),
+        ("why", Plain::from("")),
+        ("filter", Plain::from("host 10.0.0.1 and host 10.0.0.2")),
+        ("path", path.clone()),
+        ("paths", Plain::Table(vec![(Plain::from(1.0), path)])),
+        ("packets", Plain::from(1000.0)),
+        ("bytes", Plain::from(500_000.0)),
+        ("hits", Plain::from(1.0)),
+        ("time", seconds(BEGIN_NS)),
+        ("from", seconds(BEGIN_NS - ROUND_NS)),
+        ("to", seconds(BEGIN_NS + ROUND_NS)),
+        ("complete", Plain::from(true)),
+        ("error", Plain::Nil),
+    ]
 }
 
 /// Another state of the same script takes over, and sees one packet.
