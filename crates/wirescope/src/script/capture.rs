@@ -3,7 +3,7 @@
 use crate::args::ScriptRunArgs;
 use crate::plan::faults::{bad, such_as};
 use crate::reading::Stop;
-use crate::script::file::{Bounds, Script, give_up_rights, report_of};
+use crate::script::file::{Bounds, Script, give_up_rights, report_of, untabbed};
 use crate::script::outcome::{Outcome, object, words};
 use crate::script::over::{Asked, Found, run_over};
 use crate::script::thread::watched;
@@ -65,7 +65,7 @@ pub fn run(args: &ScriptRunArgs) -> u8 {
     let (found, end) = watched::<Found>(bounds.timeout, work);
     let of_script = || Fault::of_thing(args.file.to_string_lossy());
     if let Some(error) = &found.refused {
-        return refused(&[of_script().cause(format!("it can't be loaded: {}", report_of(error)))]);
+        return refused(&[of_script().cause(format!("it can't be loaded: {}", untabbed(&report_of(error))))]);
     }
     if let Some(fault) = found.not_begun {
         return refused(&[fault]);

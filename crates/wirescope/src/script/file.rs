@@ -137,6 +137,11 @@ pub fn report_of(error: &ScriptError) -> String {
     }
 }
 
+/// A report as it is shown: Lua's tabs in front of the lines of a traceback are control characters elsewhere.
+pub fn untabbed(report: &str) -> String {
+    report.replace('\t', "  ")
+}
+
 /// Gives up all rights: what is read is open.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! What a script did over a capture, in words and as JSON.
 
-use crate::script::over::{Asked, At, Found, Listed};
+use crate::script::file::untabbed;
+use crate::script::over::{Asked, At, Ending, Found, Listed};
 use crate::script::thread::End;
 use crate::words::{counted, number, size, span};
 use scope_fault::{Fault, Setting, sentence};
@@ -31,20 +32,15 @@ impl Outcome {
     /// All that is not as it should be, but for damage of the captures.
     pub fn faults(&self, of_script: impl Fn() -> Fault) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if let Some(ending) = &self.found.ending {
-            if let Some(why) = &ending.disabled {
-                let after = counted(self.found.packets, "packet");
-                faults.push(of_script().cause(format!("it was disabled, after {after}: {why}")));
-            } else if ending.errors > 0 {
-                let report = ending.report.as_deref().unwrap_or("no report");
-                let errors = counted(ending.errors, "error");
-                let fault = of_script().cause(format!("{errors}, the first: {report}"));
-                faults.push(match ending.errors >= self.found.packets {
-                    // As a dump script does that is run as a trigger script, or the other way round.
-                    true => fault.remedy(format!("see: wirescope script check {}", shell_word(&self.file))),
-                    false => fault,
-                });
-            }
+        if let Some(ending) = &self.found.ending
+            && let Some(cause) = self.cause(ending)
+        {
+            let fault = of_script().cause(untabbed(&cause));
+            faults.push(match self.found.hits {
+                // As a dump script does that is run as a trigger script, or the other way round.
+                0 => fault.remedy(format!("see: wirescope script check {}", shell_word(&self.file))),
+                _ => fault,
+            });
         }
         match self.end {
             End::Done => {}
@@ -56,6 +52,15 @@ impl Outcome {
         }
         faults.extend(self.found.broken.clone());
         faults
+    }
+
+    /// Why the script isn't fine, by what it says at its end.
+    fn cause(&self, ending: &Ending) -> Option<String> {
+        if let Some(why) = &ending.disabled {
+            return Some(format!("it was disabled, after {}: {why}", counted(self.found.packets, "packet")));
+        }
+        let report = ending.report.as_deref().unwrap_or("no report");
+        (ending.errors > 0).then(|| format!("{}, the first: {report}", counted(ending.errors, "error")))
     }
 
     fn stuck(&self, fault: Fault) -> Fault {
