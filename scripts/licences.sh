@@ -54,8 +54,8 @@ tool cargo-about 0.9.3 --features cli
 # Of a crate that brings no text of its licence, the holder as its repository names him: one line for each such crate.
 named=$(mktemp)
 awk '/^=====/ { crates = "" } /^  [^ ]+ [0-9][^ ]* / { crates = crates $1 " " }
-    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse rcgen " {
-        $0 = "Copyright (c) 2024 Julian Schmid\nCopyright (c) 2019-2026 est31 and contributors"
+    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse mlua-sys rcgen " {
+        $0 = "Copyright (c) 2024 Julian Schmid\nCopyright (c) 2019-2021 A. Orlenko\nCopyright (c) 2017 rlua\nCopyright (c) 2019-2026 est31 and contributors"
     }
     { print }' "$made" >"$named" && mv "$named" "$made" || exit 1
 case ${1:-check} in

@@ -91,6 +91,13 @@ impl Script {
         self.state.name()
     }
 
+    /// Which forms it has: `packet`, `on_tick`, `on_dump`, `on_reload`; `flows` where it called `wirescope.flows`.
+    pub fn forms(&self) -> Vec<&'static str> {
+        let has = |form: &&str| self.state.ask("has", *form).unwrap_or(false);
+        let flows = self.state.wants_keys().then_some("flows");
+        ["packet", "on_tick", "on_dump", "on_reload"].into_iter().filter(has).chain(flows).collect()
+    }
+
     /// The word that a watchdog reads.
     pub fn watch(&self) -> Arc<Watch> {
         Arc::clone(&self.watch)

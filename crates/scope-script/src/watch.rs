@@ -38,7 +38,7 @@ impl Watch {
     }
 
     /// The script enters a batch. `None`: it was abandoned.
-    pub(crate) fn enter(&self) -> Option<u64> {
+    pub fn enter(&self) -> Option<u64> {
         let now_ns = self.now_ns();
         // AcqRel: what the batch before did is done before the watchdog sees this one.
         let entered = self.since.compare_exchange(IDLE, now_ns, Ordering::AcqRel, Ordering::Acquire);
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// The script leaves the batch that it entered at `entered_ns`. `false`: it was abandoned before.
-    pub(crate) fn leave(&self, entered_ns: u64) -> bool {
+    pub fn leave(&self, entered_ns: u64) -> bool {
         self.since.compare_exchange(entered_ns, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 

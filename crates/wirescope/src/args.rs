@@ -1,6 +1,7 @@
 //! The command line as written: every value is still text, so that all faults can be reported at once.
 
 mod asking;
+mod scripting;
 
 use crate::help;
 use crate::plan::scripts::ScriptTexts;
@@ -16,6 +17,7 @@ pub use asking::{
     AskArgs, DoorArgs, DumpsVerb, FireArgs, ServeArgs, TokenAddArgs, TokenVerb, TriggerArgs, TriggerWords,
     TriggersVerb,
 };
+pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptVerb};
 
 /// What `--version` says behind the program's name.
 fn version() -> String {
@@ -106,6 +108,13 @@ pub enum Verb {
     Watch(AskArgs),
     /// Open running instances to the network: TLS, tokens, roles
     Serve(Box<ServeArgs>),
+    /// Check Lua scripts, try them on a capture file, write examples
+    #[command(after_help = help::SCRIPT_EXAMPLES)]
+    Script {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: ScriptVerb,
+    },
     /// Make, list or revoke the tokens of a door to the network
     #[command(after_help = help::TOKEN_EXAMPLES)]
     Token {

@@ -349,6 +349,45 @@ Examples:
   wirescope token revoke shop --tokens /etc/wirescope/tokens
 ";
 
+pub const SCRIPT_EXAMPLES: &str = "\
+Examples:
+  # scripts to begin with
+  wirescope script examples scripts
+
+  # whether they load, and fail on no kind of packet
+  wirescope script check scripts/*.lua
+
+  # what one would have fired, and its time per packet
+  wirescope script run scripts/payload.lua -r trace.pcapng
+";
+
+pub const SCRIPT_CHECK_EXAMPLES: &str = "\
+Exit codes:
+  0  each script loads, and fails on no packet
+  1  one fails on a packet, or doesn't come back
+  2  one can't be read or loaded
+
+Examples:
+  wirescope script check scripts/*.lua
+
+  # the same for a program
+  wirescope script check --json scripts/*.lua
+";
+
+pub const SCRIPT_RUN_EXAMPLES: &str = "\
+Exit codes:
+  0  the script ran over the whole capture, without an error
+  1  it failed, was disabled or didn't come back, or the capture is damaged
+  2  refused: the script can't be loaded, or the capture not be read
+
+Examples:
+  # what a trigger script would have fired
+  wirescope script run payload.lua -r trace.pcapng
+
+  # how many packets a dump script keeps if the seventh packet fires
+  wirescope script run host-dump.lua --dump --fire 7 -r trace.pcapng
+";
+
 pub const FIRE_EXAMPLES: &str = "\
 Exit code 1: the dump is there and lacks something.
 

@@ -24,6 +24,7 @@ mod reading;
 mod record;
 #[cfg(test)]
 mod routes_page;
+mod script;
 mod serve;
 mod speech;
 mod stdio;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Losses(args) => ask::losses(&args),
         Verb::Watch(args) => ask::watch(&args),
         Verb::Serve(args) => serve::serve(&args),
+        Verb::Script { what } => script::script(&what),
         Verb::Token { what } => token::token(&what),
         Verb::Completions { shell } => print(&manual::completions(shell)),
         Verb::Man(args) => man(&args),
