@@ -241,5 +241,6 @@ fn decided_ns(held: &Held<Watched>) -> i64 {
 
 /// Whether a dump without a packet to fill its template would keep everything: then it keeps the condition's packets.
 fn keeps_all(trigger: &Trigger) -> bool {
-    trigger.config().response.template.as_ref().is_none_or(|template| template.has_names())
+    let response = &trigger.config().response;
+    response.script.is_none() && response.template.as_ref().is_none_or(|template| template.has_names())
 }
