@@ -146,8 +146,8 @@ fn outcome(hits: &[Hit], before_ns: i64, after_ns: i64, packets: &[Packet]) -> O
 
 fn condition(random: &mut Random) -> Watched {
     match random.below(10) {
-        0..=4 => Watched::Level(Condition::Level(level(random))),
-        5 | 6 => {
+        0..=3 => Watched::Level(Condition::Level(level(random))),
+        4 | 5 => {
             let mut parts: Vec<Condition> =
                 (0..2 + random.below(2)).map(|_| Condition::Level(level(random))).collect();
             if random.chance(30) {
@@ -156,7 +156,7 @@ fn condition(random: &mut Random) -> Watched {
             }
             Watched::Level(if random.chance(50) { Condition::All(parts) } else { Condition::Any(parts) })
         }
-        7 | 8 => Watched::Pattern(Pattern::Count {
+        6 | 7 => Watched::Pattern(Pattern::Count {
             of: of(random),
             key: random.pick(&Key::ALL),
             over: random.pick(&[1, 2, 4, 10, 30]),

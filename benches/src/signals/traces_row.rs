@@ -25,6 +25,8 @@ pub const SAME: &str = "traces that fire as the naive reading says";
 const NAMED_MAX: usize = 10;
 /// How long a paced run takes, about.
 const PACED_MS: i64 = 250;
+/// A hit that nobody waits for may be missing in the log of a run, counted: such a run is played again, so often.
+const TRIES: usize = 6;
 /// No run may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -87,8 +89,13 @@ fn play(workspace: &Workspace, scene: &Scene, way: &str) -> Result<()> {
     let source = format!("file:{path}{way}");
     let words = words(scene, &source);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let finished = Run::start(workspace, None, &words)?.finish(LIMIT)?;
-    compare(scene, &finished)
+    for _ in 1..TRIES {
+        let finished = Run::start(workspace, None, &words)?.finish(LIMIT)?;
+        if finished.events("hits").next().is_none() {
+            return compare(scene, &finished);
+        }
+    }
+    compare(scene, &Run::start(workspace, None, &words)?.finish(LIMIT)?)
 }
 
 fn words(scene: &Scene, source: &str) -> Vec<String> {
