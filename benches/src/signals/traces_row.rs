@@ -13,7 +13,7 @@ use super::trace::MS;
 use crate::table::Table;
 use crate::wirescope::{Finished, Run, time_of};
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::traffic::{Precision, pcapng};
 use std::time::Duration;
 
@@ -89,13 +89,15 @@ fn play(workspace: &Workspace, scene: &Scene, way: &str) -> Result<()> {
     let source = format!("file:{path}{way}");
     let words = words(scene, &source);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    for _ in 1..TRIES {
+    for _ in 0..TRIES {
         let finished = Run::start(workspace, None, &words)?.finish(LIMIT)?;
-        if finished.events("hits").next().is_none() {
-            return compare(scene, &finished);
+        let lists_all = finished.events("hits").next().is_none();
+        compare(scene, &finished, lists_all)?;
+        if lists_all {
+            return Ok(());
         }
     }
-    compare(scene, &Run::start(workspace, None, &words)?.finish(LIMIT)?)
+    bail!("in {TRIES} runs some hits were not listed in the log; all else was as it must be")
 }
 
 fn words(scene: &Scene, source: &str) -> Vec<String> {
@@ -119,11 +121,13 @@ fn name(at: usize) -> String {
     format!("t{at}")
 }
 
-fn compare(scene: &Scene, finished: &Finished) -> Result<()> {
+/// Where the log doesn't list all hits, those that it lists are some of those that must be.
+fn compare(scene: &Scene, finished: &Finished, lists_all: bool) -> Result<()> {
     finished.check_packets(scene.trace.packets.len() as u64)?;
     for (at, (watched, expected)) in scene.watched.iter().zip(&scene.outcomes).enumerate() {
         let found = found(finished, &name(at))?;
-        ensure!(found == *expected, "{} {}: {}", name(at), watched.text(), difference(expected, &found));
+        let is_same = if lists_all { found == *expected } else { is_part(&found, expected) };
+        ensure!(is_same, "{} {}: {}", name(at), watched.text(), difference(expected, &found));
         let counts = &finished.summary["hits"][name(at)];
         let of = |verdict: &str| counts[verdict].as_u64().unwrap_or(0) as usize;
         ensure!(
@@ -137,6 +141,12 @@ fn compare(scene: &Scene, finished: &Finished) -> Result<()> {
     let lost = finished.dumps().iter().find(|dump| dump["lost_max"] != 0);
     ensure!(lost.is_none(), "a dump lacks packets: {}", lost.map_or(String::new(), ToString::to_string));
     Ok(())
+}
+
+/// Whether the same fired, and what extended is in order among what must.
+fn is_part(found: &Outcome, expected: &Outcome) -> bool {
+    let mut due = expected.extended_ns.iter();
+    found.dumps == expected.dumps && found.extended_ns.iter().all(|time| due.any(|other| other == time))
 }
 
 /// What a run says of a trigger.
@@ -225,6 +235,9 @@ mod tests {
         let text = difference(&expected, &found);
         assert!(text.starts_with("1 fired and 2 extended, not 2 and 1"), "{text}");
         assert!(text.contains("5.000000 (5.000000..6.000000, 3 packets)"), "{text}");
+        assert!(is_part(&Outcome { extended_ns: Vec::new(), ..expected.clone() }, &expected));
+        assert!(!is_part(&found, &expected));
+        assert!(!is_part(&Outcome { extended_ns: vec![2 * MS, 2 * MS], ..expected.clone() }, &expected));
         let faults: Vec<String> = (0..15).map(|seed| format!("SEED={seed}")).collect();
         assert!(named(&faults).ends_with("SEED=9; and 5 more"));
         assert_eq!(named(&faults[..1]), "SEED=0");
