@@ -51,13 +51,20 @@ fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
 
-/// Starts a run on `vb` inside the lab and waits until it captures.
+/// Starts a run with [`TRIGGER`] on `vb` inside the lab and waits until it captures.
 ///
 /// # Errors
 /// What it said.
 pub fn start_on(lab: &Lab, workspace: &Workspace, arguments: &[&str]) -> Result<Run> {
-    let mut run =
-        Run::start(workspace, Some(lab.b()), &[&["-i", "vb", "--trigger", TRIGGER], arguments].concat())?;
+    start_with(lab, workspace, &[&["--trigger", TRIGGER], arguments].concat())
+}
+
+/// The same with no triggers but those among the arguments.
+///
+/// # Errors
+/// What it said.
+pub fn start_with(lab: &Lab, workspace: &Workspace, arguments: &[&str]) -> Result<Run> {
+    let mut run = Run::start(workspace, Some(lab.b()), &[&["-i", "vb"], arguments].concat())?;
     run.wait_started()?;
     std::thread::sleep(SETTLE);
     Ok(run)

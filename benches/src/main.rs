@@ -28,6 +28,7 @@ mod query;
 mod record;
 mod report_stall;
 mod ring;
+mod signals;
 mod soak;
 mod stages_row;
 mod store;
@@ -68,7 +69,13 @@ const PARTS: &[(&str, &str)] = &[
          answers",
     ),
     ("api", "answers of a running instance beside slow and broken clients, and what they cost capture"),
+    (
+        "signals",
+        "cost of signals, counts and scripts, from a level to its hit, hits of generated traces as a naive reading \
+         has them",
+    ),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
+    ("signals-traces", "of the part signals: 200 generated traces, or the one of SEED=N"),
     ("query-speed", "of the part query: speed, bytes read, memory"),
     ("query-beside", "of the part query: live capture beside queries"),
     ("query-truth", "of the part query: 500 questions"),
@@ -84,7 +91,7 @@ const SOAK: &str = "soak";
 const STORE_SOAK: &str = "store-soak";
 const API_SOAK: &str = "api-soak";
 /// What runs only if it is named: soaks take long, and a share of a part runs with it.
-const NAMED: [&str; 10] = [
+const NAMED: [&str; 11] = [
     SOAK,
     STORE_SOAK,
     API_SOAK,
@@ -95,6 +102,7 @@ const NAMED: [&str; 10] = [
     "query-speed",
     "query-beside",
     "query-truth",
+    "signals-traces",
 ];
 
 /// How much is measured.
@@ -153,6 +161,8 @@ pub struct Scale {
     pub api_cases: usize,
     /// Questions of those who are bound to a filter.
     pub api_questions: usize,
+    /// Generated traces for conditions.
+    pub traces: u64,
 }
 
 /// Length of a soak that is kept.
@@ -185,6 +195,7 @@ const FULL: Scale = Scale {
     api_span: Duration::from_secs(60),
     api_cases: 20_000,
     api_questions: 10_000,
+    traces: 200,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -213,6 +224,7 @@ const QUICK: Scale = Scale {
     api_span: Duration::from_secs(4),
     api_cases: 500,
     api_questions: 400,
+    traces: 10,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -310,6 +322,8 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
             "api" => api::measure(&workspace, scale, &mut record)?,
+            "signals" => signals::measure(&workspace, scale, &mut record)?,
+            "signals-traces" => signals::measure_traces(&workspace, scale, &mut record)?,
             "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,
             "query-speed" => query::measure(&workspace, scale, &[query::Share::Speed], &mut record)?,
             "query-beside" => query::measure(&workspace, scale, &[query::Share::Beside], &mut record)?,
@@ -343,7 +357,7 @@ mod tests {
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
-            parts: vec!["main", "filter", "ring", "live", "truth", "query", "api", "store"],
+            parts: vec!["main", "filter", "ring", "live", "truth", "query", "api", "signals", "store"],
             quick: false,
             ring_bytes: None,
             minutes: None,

@@ -57,6 +57,7 @@ const HAS_ADDRESSES: u32 = 2;
 const HAS_PORTS: u32 = 4;
 
 impl Kind {
+    #[inline]
     pub(crate) fn of_word(word: u32) -> Kind {
         [Kind::Other, Kind::Ipv4, Kind::Ipv6, Kind::Arp][(word >> KIND_SHIFT & 3) as usize]
     }
@@ -204,6 +205,7 @@ impl Headers {
 
     /// Source and destination address: 4 bytes each for IPv4 and ARP, 16 for IPv6. `data` is the packet that
     /// was parsed.
+    #[inline]
     pub fn address_bytes<'a>(&self, data: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let (source, destination, len) = match (self.parts & HAS_ADDRESSES != 0, self.kind()) {
             (false, _) | (_, Kind::Other) => return None,

@@ -26,6 +26,7 @@ impl Moment {
     pub const END: Moment = Moment { era: u64::MAX, time_ns: i64::MAX };
 
     /// `time_ns` in era `era`.
+    #[inline]
     pub const fn new(era: u64, time_ns: i64) -> Moment {
         Moment { era, time_ns }
     }

@@ -23,6 +23,7 @@
 //! bring it there. Such a hit says that it isn't exact. A key gets a place again once it has no match in the
 //! sketch.
 
+mod pages;
 mod rings;
 mod sketch;
 
@@ -217,9 +218,8 @@ impl Counts {
                 }
             }
         }
-        let changes = self.table.changes();
         for (index, (one, &now_ns)) in matches.iter().zip(times_ns).enumerate() {
-            if let Some(exact) = self.one(one.key.words(), hashes[index], spots[index], changes, now_ns) {
+            if let Some(exact) = self.one(one.key.words(), hashes[index], spots[index], now_ns) {
                 fires(index, exact);
             }
         }
@@ -227,17 +227,10 @@ impl Counts {
 
     /// Counts one match; `Some` if it fires: whether the count is exact.
     #[inline]
-    fn one(
-        &mut self,
-        key: [u64; 2],
-        hash: u64,
-        spot: Option<Spot>,
-        changes: u64,
-        now_ns: i64,
-    ) -> Option<bool> {
+    fn one(&mut self, key: [u64; 2], hash: u64, spot: Option<Spot>, now_ns: i64) -> Option<bool> {
         let live_from_ns = live_from(now_ns, self.span_ns);
         let ring_bytes_max = self.bytes_max.saturating_sub(self.table.bytes());
-        let Some(slot) = self.table.slot(hash, key, spot, changes) else {
+        let Some(slot) = self.table.slot(hash, key, spot) else {
             return self.first(key, hash, now_ns);
         };
         let before_ns = std::mem::replace(&mut slot.latest_ns, now_ns);

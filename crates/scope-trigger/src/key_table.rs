@@ -8,9 +8,9 @@
 //! ```
 //! Both slots of the home pair are compared at once, without a branch for each: most keys are there.
 //!
-//! A shard that is full first drops the keys that are over; where that frees little, it grows by a half. So
-//! one key costs a few moves of others, and no growth moves more than a shard. A removed key leaves no mark:
-//! those behind it move up. The hash is keyed with a seed from outside: who sends packets can't choose keys
+//! A new key takes the place of one that is over, if it meets one before the first empty slot: nothing moves. A shard
+//! that is full drops the keys that are over; where that frees little, it grows by a half. So one key costs a few moves
+//! of others, and no growth moves more than a shard. A removed key leaves no mark: those behind it move up. The hash is keyed with a seed from outside: who sends packets can't choose keys
 //! that meet in one place.
 
 use scope_packet::fetch;
@@ -48,7 +48,7 @@ struct Shard<S> {
     refused: usize,
 }
 
-/// Where a key was found. It stays right until a key is added or removed.
+/// Where a key was found. The slot says whether it is there still.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spot {
     shard: u32,
@@ -62,8 +62,6 @@ pub(crate) struct KeyTable<S> {
     seed: [u64; 3],
     held: usize,
     bytes: usize,
-    /// How often keys were added or removed.
-    changes: u64,
     /// The shard that [`KeyTable::tidy_next`] looks at next.
     next: usize,
 }
@@ -147,6 +145,23 @@ impl<S: Copy + Default> Shard<S> {
         self.held += 1;
     }
 
+    /// Puts a key in the place of one that is over, among those that are looked at for it; that one's state.
+    #[inline]
+    fn replace(&mut self, hash: u64, new: Slot<S>, live_from_ns: i64) -> Option<S> {
+        if self.pairs.is_empty() {
+            return None;
+        }
+        let mut at = 2 * self.home(hash);
+        loop {
+            let slot = self.slot_mut(at);
+            if slot.latest_ns < live_from_ns {
+                // An empty one is older than all.
+                return (slot.latest_ns != EMPTY).then(|| std::mem::replace(slot, new).state);
+            }
+            at = self.behind(at);
+        }
+    }
+
     /// Empties slot `at`. Keys behind it move up as far as their homes allow.
     fn remove(&mut self, mut at: usize, hash: impl Fn([u64; 2]) -> u64) {
         let len = self.slots();
@@ -197,7 +212,7 @@ impl<S: Copy + Default> KeyTable<S> {
         let shards = std::iter::repeat_with(|| Shard::NEW).take(SHARDS).collect();
         // A factor of zero would make all hashes zero.
         let seed = [a, b, folded(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03) | 1];
-        KeyTable { shards, seed, held: 0, bytes: 0, changes: 0, next: 0 }
+        KeyTable { shards, seed, held: 0, bytes: 0, next: 0 }
     }
 
     /// Keys that it holds, those included that are over.
@@ -212,7 +227,7 @@ impl<S: Copy + Default> KeyTable<S> {
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        *self = KeyTable { seed: self.seed, changes: self.changes + 1, ..KeyTable::new([0, 0]) };
+        *self = KeyTable { seed: self.seed, ..KeyTable::new([0, 0]) };
     }
 
     /// The keyed hash of a key.
@@ -248,23 +263,15 @@ impl<S: Copy + Default> KeyTable<S> {
         self.shards[spot.shard as usize].slot_mut(spot.slot as usize)
     }
 
-    /// How often keys were added or removed: until that changes, all spots stay right.
+    /// A key's slot. It was found at `spot`, or not; by now others may have come or moved.
     #[inline]
-    pub fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// A key's slot. It was found at `spot` after so many `changes`.
-    #[inline]
-    pub fn slot(
-        &mut self,
-        hash: u64,
-        key: [u64; 2],
-        spot: Option<Spot>,
-        changes: u64,
-    ) -> Option<&mut Slot<S>> {
-        let spot = if changes == self.changes { spot } else { self.find(hash, key) };
-        spot.map(|spot| self.at(spot))
+    pub fn slot(&mut self, hash: u64, key: [u64; 2], spot: Option<Spot>) -> Option<&mut Slot<S>> {
+        let stays = |spot: &Spot| {
+            let pair = self.shards[spot.shard as usize].pairs.get(spot.slot as usize / 2);
+            pair.is_some_and(|pair| pair.0[spot.slot as usize % 2].has(key))
+        };
+        let spot = spot.filter(stays).or_else(|| self.find(hash, key))?;
+        Some(self.at(spot))
     }
 
     /// Adds a key that isn't there, if there is room in at most `bytes_max` bytes for all slots. Keys whose
@@ -276,14 +283,18 @@ impl<S: Copy + Default> KeyTable<S> {
         (latest_ns, state): (i64, S),
         live_from_ns: i64,
         bytes_max: usize,
-        removed: impl FnMut(S),
+        mut removed: impl FnMut(S),
     ) -> bool {
         let shard = Self::shard_of(hash);
+        let new = Slot { key, latest_ns, state };
+        if let Some(old) = self.shards[shard].replace(hash, new, live_from_ns) {
+            removed(old);
+            return true;
+        }
         if !self.shards[shard].has_room() && !self.make_room(shard, live_from_ns, bytes_max, removed) {
             return false;
         }
-        self.shards[shard].put(hash, Slot { key, latest_ns, state });
-        self.changes += 1;
+        self.shards[shard].put(hash, new);
         self.held += 1;
         true
     }
@@ -316,7 +327,6 @@ impl<S: Copy + Default> KeyTable<S> {
         shard.retain(|key| hash(seed, key), |slot| slot.latest_ns < live_from_ns, removed);
         shard.refused = 0;
         self.held -= held - shard.held;
-        self.changes += 1;
     }
 
     fn grow(&mut self, shard: usize, slots: usize) {
@@ -328,7 +338,6 @@ impl<S: Copy + Default> KeyTable<S> {
         for slot in old.iter().flat_map(|pair| &pair.0).filter(|slot| slot.latest_ns != EMPTY) {
             shard.put(hash(seed, slot.key), *slot);
         }
-        self.changes += 1;
         self.bytes += (slots - 2 * old.len()) * Self::SLOT_BYTES;
     }
 
@@ -356,7 +365,6 @@ impl<S: Copy + Default> KeyTable<S> {
         };
         shard.retain(|key| hash(seed, key), is_over, |_| ());
         self.held -= evicted;
-        self.changes += 1;
         evicted
     }
 }
@@ -420,8 +428,7 @@ mod tests {
                 let from = now - 200;
                 let hash = table.hash(key);
                 let found = table.find(hash, key);
-                let changes = table.changes();
-                match table.slot(hash, key, found, changes) {
+                match table.slot(hash, key, found) {
                     Some(slot) => {
                         prop_assert_eq!((slot.latest_ns, slot.state), naive[&key]);
                         prop_assert!(found.is_some());

@@ -88,18 +88,17 @@ impl<const N: usize> Chains<N> {
         for ((spot, &hash), one) in spots.iter_mut().zip(&hashes).zip(matches) {
             *spot = self.table.find(hash, one.key.words());
         }
-        let changes = self.table.changes();
         for (index, (one, &now_ns)) in matches.iter().zip(times_ns).enumerate() {
-            if let Some(first_ns) = self.one(one, hashes[index], spots[index], changes, now_ns) {
+            if let Some(first_ns) = self.one(one, hashes[index], spots[index], now_ns) {
                 fires(index, first_ns);
             }
         }
     }
 
     /// Follows one match; `Some` if it fires: when its sequence began.
-    fn one(&mut self, one: &Match, hash: u64, spot: Option<Spot>, changes: u64, now_ns: i64) -> Option<i64> {
+    fn one(&mut self, one: &Match, hash: u64, spot: Option<Spot>, now_ns: i64) -> Option<i64> {
         let key = one.key.words();
-        let Some(slot) = self.table.slot(hash, key, spot, changes) else {
+        let Some(slot) = self.table.slot(hash, key, spot) else {
             if one.step == 0 {
                 self.begin(hash, key, now_ns);
             }

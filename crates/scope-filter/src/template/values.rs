@@ -26,6 +26,14 @@ impl Values {
         Gatherer::default().part(Part::Everything, &[]).values()
     }
 
+    /// Of one IPv4 address in a packet without labels.
+    #[inline]
+    pub(super) fn of_ipv4([a, b, c, d]: [u8; 4]) -> Values {
+        let low = [Part::Labels as u8, 1, 0, Part::Bytes as u8, 4, a, b, c];
+        let high = [d, 0, 0, 0, 0, 0, 0, 9];
+        Values([u64::from_le_bytes(low), u64::from_le_bytes(high)])
+    }
+
     /// As two words, equal where the values are. They are no hash: some are what the packet says.
     #[inline]
     pub fn words(self) -> [u64; 2] {
@@ -152,6 +160,8 @@ mod tests {
             let bytes: usize = one.iter().map(|part| part.len() + 2).sum();
             assert_eq!(is_hashed, bytes > KEPT_BYTES_MAX, "{one:?}");
         }
+        let address = Gatherer::default().part(Part::Labels, &[0]).part(Part::Bytes, &[10, 1, 2, 3]);
+        assert_eq!(address.values(), Values::of_ipv4([10, 1, 2, 3]));
         let text = "x".repeat(300);
         assert_eq!(Values::of_text(&text), Values::of_text(&text));
         assert_ne!(Values::of_text(""), Values::everything());

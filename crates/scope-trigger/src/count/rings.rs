@@ -7,6 +7,8 @@
 //! becomes free is joined with its other half if that is free, too (buddy allocation). Free pieces of one size
 //! are a list: their first two words are the next one and the one before.
 
+use super::pages;
+
 /// A time before all others.
 pub(super) const NEVER: i64 = i64::MIN;
 /// Times of a unit.
@@ -78,6 +80,7 @@ impl Rings {
         // Without it the rings move when they grow.
         let _ = words.try_reserve_exact(units * UNIT);
         let _ = free.try_reserve_exact(units);
+        pages::wish_large(&mut words);
         Rings { words, free, first: [NONE; ORDERS], room_bytes: bytes }
     }
 
