@@ -1,7 +1,9 @@
 //! Figures and reports in plain words, as people read them.
 
 use scope_dump::gaps_in_words;
-use scope_engine::{DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, Status, Summary};
+use scope_engine::{
+    DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, ScriptStatus, Status, Summary,
+};
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
@@ -141,7 +143,31 @@ pub fn details(status: &Status) -> Vec<String> {
         .space
         .map(|space| format!("      dumps take {}; {} are free", size(space.used), size(space.free)));
     let volumes = status.stores.iter().map(|report| format!("      store {}", volume(report)));
-    workers.chain(interfaces).chain(nics).chain(dumps).chain(space).chain(volumes).collect()
+    let scripts = status.scripts.iter().map(|status| {
+        let (packets_per_s, cpu) = (status.packets_per_s as u64, status.cpu * 100.0);
+        format!("      script {}  {} packets/s  busy {cpu:.0} %", script(status), number(packets_per_s))
+    });
+    workers.chain(interfaces).chain(nics).chain(dumps).chain(scripts).chain(space).chain(volumes).collect()
+}
+
+/// What one script has done so far.
+fn script(status: &ScriptStatus) -> String {
+    let (of_dumps, yes) = match (status.kind, status.hits) {
+        ("dump", _) => (", of dumps", "kept"),
+        (_, 1) => ("", "hit"),
+        _ => ("", "hits"),
+    };
+    let counted_too = [(status.missed, "missed"), (status.errors, "failed")];
+    let more = counted_too.iter().filter(|(count, _)| *count > 0);
+    let more: String = more.map(|(count, word)| format!(", {} {word}", number(*count))).collect();
+    let disabled = if status.disabled.is_some() { ", DISABLED" } else { "" };
+    let packets = counted(status.packets, "packet");
+    format!(
+        "{} ({}{of_dumps}): {packets}, {} {yes}{more}{disabled}",
+        status.name,
+        status.file,
+        number(status.hits)
+    )
 }
 
 /// The same of one volume, what is least important last: at most 80 letters without its path.
@@ -251,6 +277,9 @@ pub fn summary(summary: &Summary, told: bool) -> String {
             .collect();
         let fates = if fates.is_empty() { String::new() } else { format!(": {}", fates.join(", ")) };
         line(&mut text, format!("trigger   {name}: {}{fates}", counted(hits.total(), "hit")));
+    }
+    for status in &summary.scripts {
+        line(&mut text, format!("script    {}", script(status)));
     }
     if let Some(exec) = &summary.exec {
         let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];

@@ -52,6 +52,18 @@ pub fn status(status: &Value) -> String {
             size(of(&store["used"]))
         ));
     }
+    for script in list(&status["scripts"]) {
+        let disabled = if script["disabled"].is_null() { "" } else { ", DISABLED" };
+        lines.push(format!(
+            "script {} of {}: {} packets/s now, {} missed, {} failed, {:.0} % of a processor{disabled}",
+            text(&script["file"]),
+            text(&script["name"]),
+            number(script["packets_per_s"].as_f64().unwrap_or(0.0) as u64),
+            number(of(&script["missed"])),
+            number(of(&script["errors"])),
+            script["cpu"].as_f64().unwrap_or(0.0) * 100.0
+        ));
+    }
     lines.join("\n") + "\n"
 }
 

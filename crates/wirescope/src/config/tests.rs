@@ -16,8 +16,9 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 10] = [
+const ANY_TEXT: [&str; 11] = [
     "out",
+    "dump-script",
     "ring-out",
     "write",
     "exec",
@@ -292,6 +293,41 @@ fn flags_stand_above_what_a_trigger_of_the_file_says_of_itself() {
 }
 
 #[test]
+fn a_script_stands_in_the_place_of_a_filter_or_a_template_and_not_beside_it() {
+    let head = "source = \"synth:\"\nout = \"x\"\n";
+    let table = |words: &str| format!("{head}[[trigger]]\nname = \"a\"\n{words}");
+    let told = |args: &RunArgs| -> Vec<_> {
+        let triggers = plan::plan(args, Look::Nowhere).unwrap().run.live.triggers;
+        let told = |t: &scope_trigger::TriggerConfig| {
+            let dump = t.response.template.as_ref().map(|template| template.text().to_string());
+            let script = t.response.script.as_ref().map(|script| script.file().to_string());
+            (t.condition.kind(), t.condition.text().map(str::to_string), dump, script)
+        };
+        triggers.iter().map(told).collect()
+    };
+    let some = |text: &str| Some(text.to_string());
+    let text = table("script = \"a.lua\"\ndump-script = \"k.lua\"\n");
+    let args = with_flags(&text, &[]);
+    assert_eq!(told(&args), [("script", some("a.lua"), None, some("k.lua"))]);
+    // What is shown means the same.
+    assert_eq!(told(&settings(&args.settings.to_toml()).unwrap()), told(&args));
+    // Flags stand above both words, whichever of the two they are.
+    assert_eq!(told(&with_flags(&text, &["--dump", "ip"]))[0].2, some("ip"));
+    let args = with_flags(&table("expr = \"udp\"\ndump = \"ip\"\n"), &["--dump-script", "k.lua"]);
+    assert_eq!(told(&args), [("filter", some("udp"), None, some("k.lua"))]);
+    let flags = ["--trigger", "udp", "--trigger-script", "b=b.lua", "--dump-script", "k.lua", "--dump", "ip"];
+    let args = with_flags(head, &flags);
+    let expected =
+        [("filter", some("udp"), None, some("k.lua")), ("script", some("b.lua"), some("ip"), None)];
+    assert_eq!(told(&args), expected);
+    assert_eq!(told(&settings(&args.settings.to_toml()).unwrap()), expected);
+    let both = faults(&table("expr = \"udp\"\nscript = \"a.lua\"\ndump = \"\"\ndump-script = \"k.lua\"\n"));
+    assert_eq!(both.len(), 2, "{both:#?}");
+    assert!(both[0].contains("there are both 'expr' and 'script' in it; omit one of them"), "{both:#?}");
+    assert!(faults(&table("script = \"\"\n"))[0].contains("trigger 'a': script: "), "an empty name is none");
+}
+
+#[test]
 fn faults_of_triggers_of_one_name_are_told_where_they_stand() {
     let text = "source = \"synth:\"\nout = \"x\"\n[[trigger]]\nname = \"x\"\nexpr = \"udp\"\n[[trigger]]\nname = \"q\"\nexpr = \"udp\"\n\
                 [[trigger]]\nname = \"x\"\nexpr = \"tcp\"\nbefore = \"z\"\n";
@@ -418,7 +454,10 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
     let of_live = [
         ("trigger", "\"tcp\""),
         ("dump", "\"ip\""),
-        ("dump-script", "\"/nowhere/keep.lua\""),
+        (
+            "dump-script",
+            concat!("\"", env!("CARGO_MANIFEST_DIR"), "/../scope-script/examples-lua/host-dump.lua\""),
+        ),
         ("before", "9"),
         ("after", "9"),
         ("holdoff", "9"),

@@ -37,6 +37,7 @@ pub fn read(
     faults: &mut Faults<'_>,
 ) -> Option<ScriptFile> {
     let text = match (args.scripts.get(file), look) {
+        _ if file.is_empty() => Err(Fault::whole("it names no file").remedy("name one, or omit it")),
         (Some(known), _) => known.clone(),
         (None, Look::Nowhere) => return Some(ScriptFile::new(file, "")),
         (None, Look::Machine | Look::Here | Look::Known(_)) => text(open(file)),
