@@ -78,6 +78,7 @@ pub mod report;
 pub mod reread;
 mod roles;
 pub mod run;
+mod script_status;
 pub mod scripts;
 pub mod service;
 pub mod short_snap;
@@ -111,7 +112,7 @@ pub use plan::{
 };
 pub use roles::serve_if_asked;
 pub use run::{QUESTIONS_MAX, ring_config, run};
-pub use scripts::ScriptStatus;
+pub use script_status::ScriptStatus;
 pub use socket::Socket;
 pub use space::SpaceSummary;
 pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};

@@ -20,6 +20,7 @@ mod tally;
 use crate::dumps::{DumpScripts, Dumps, Fired};
 use crate::failure::Failure;
 use crate::plan::ScriptPlan;
+use crate::script_status::ScriptStatus;
 use crate::triggers::TriggerSet;
 use keeping::DumpScript;
 use left_behind::{didn_t_come_back, put_last};
@@ -43,45 +44,6 @@ const WATCH_EVERY: Duration = Duration::from_millis(20);
 const GONE_MAX: usize = 1024;
 /// How long a script of a live run has at the end to read what is left.
 const REST_MAX: Duration = Duration::from_secs(10);
-
-/// One script, as the status has it: all its threads together.
-#[derive(Clone, Debug, Default)]
-pub struct ScriptStatus {
-    /// Its trigger.
-    pub name: String,
-    /// Its file, as written.
-    pub file: String,
-    /// `trigger` or `dump`.
-    pub kind: &'static str,
-    /// Packets that it was run for.
-    pub packets: u64,
-    /// The same per second.
-    pub packets_per_s: f64,
-    /// Packets that were recycled before it came to them; of several threads that of the one that missed most.
-    pub missed: u64,
-    /// Packets that it still has to come to.
-    pub behind: u64,
-    /// How often it said yes.
-    pub hits: u64,
-    /// Calls that failed.
-    pub errors: u64,
-    /// Ticks.
-    pub ticks: u64,
-    /// Bytes of Lua's memory.
-    pub memory_bytes: u64,
-    /// Flows that its tracker keeps.
-    pub flows: u64,
-    /// Flows that this gave up for others.
-    pub flows_evicted: u64,
-    /// Time of a processor, ns.
-    pub cpu_ns: u64,
-    /// The same, parts of one processor.
-    pub cpu: f64,
-    /// Why it is run no more.
-    pub disabled: Option<String>,
-    /// The traceback of its first error.
-    pub report: Option<String>,
-}
 
 /// All scripts of a run.
 pub struct Scripts {

@@ -7,7 +7,7 @@ use crate::dumps::OpenDump;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
-use crate::scripts::ScriptStatus;
+use crate::script_status::ScriptStatus;
 use crate::stores::{Stores, settle};
 use crate::thread_times::WorkerTime;
 use crate::wiring::Shared;

@@ -5,7 +5,7 @@ use crate::exec::ExecCounts;
 use crate::failure::Failure;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::{NicStatus, nic_facts};
-use crate::scripts::ScriptStatus;
+use crate::script_status::ScriptStatus;
 use crate::space::SpaceSummary;
 use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};

@@ -4,7 +4,6 @@ mod asking;
 mod scripting;
 
 use crate::help;
-use crate::plan::scripts::ScriptTexts;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Args, Command, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -17,7 +16,7 @@ pub use asking::{
     AskArgs, DoorArgs, DumpsVerb, FireArgs, ServeArgs, TokenAddArgs, TokenVerb, TriggerArgs, TriggerWords,
     TriggersVerb,
 };
-pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptVerb};
+pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptTexts, ScriptVerb};
 
 /// What `--version` says behind the program's name.
 fn version() -> String {

@@ -2,7 +2,12 @@
 
 use crate::help;
 use clap::{Args, Subcommand, ValueHint};
+use scope_fault::Fault;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// Texts of scripts that were read, or why one couldn't be, by file.
+pub type ScriptTexts = BTreeMap<String, Result<String, Fault>>;
 
 /// `wirescope script`.
 #[derive(Debug, Subcommand)]

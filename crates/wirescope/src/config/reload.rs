@@ -10,8 +10,8 @@
 //! 4. The engine makes machine code and puts the new triggers in force between two batches.
 
 use super::{keys, laid_over, meant, written};
-use crate::args::RunArgs;
-use crate::plan::scripts::{self, ScriptTexts};
+use crate::args::{RunArgs, ScriptTexts};
+use crate::plan::scripts;
 use crate::plan::{self, Look};
 use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};

@@ -8,7 +8,6 @@ use scope_engine::ScriptPlan;
 use scope_fault::{Fault, Subject};
 use scope_spelling::values::parse_size;
 use scope_trigger::{ScriptFile, TriggerConfig};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,9 +23,6 @@ const MEMORY_BYTES_MIN: u64 = 1 << 20;
 const MEMORY_BYTES_MAX: u64 = 64 << 30;
 /// Shortest time that a call may last, ns.
 const TIMEOUT_NS_MIN: i64 = 10_000_000;
-
-/// Texts of scripts that were read, or why one couldn't be, by file.
-pub type ScriptTexts = BTreeMap<String, Result<String, Fault>>;
 
 /// What `file` has.
 pub fn read(
