@@ -92,6 +92,7 @@ fn keys() -> Keys {
     const SHAPE: Shape = Shape {
         main: "expr",
         more: &[("name", Kind::Text), ("before", Kind::Amount), ("single", Kind::Switch)],
+        instead: &[("expr", "script")],
     };
     let key = |name: &str, kind, shape| Key { name: name.to_string(), kind, default: None, shape };
     Keys(vec![
