@@ -35,7 +35,9 @@ pub(crate) async fn put(
     let meant = meant.map_err(|_| Problem::ended())?;
     let mut config =
         meant.map_err(|faults| in_words_of_body(Problem::of_faults(StatusCode::BAD_REQUEST, &faults)))?;
+    let mut toml = trigger.toml();
     if let Some(script) = script {
+        toml = toml.replacen("\nexpr = ", "\nscript = ", 1);
         config.condition = script.condition.clone();
         if trigger.dump.is_none() {
             config.response.script = script.response.script.clone();
@@ -45,7 +47,7 @@ pub(crate) async fn put(
     let is_new = matches!(change, TriggerChange::Add(_));
     ordered(state, Order::Trigger(change)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut answer = json(status, &json!({"trigger": trigger.name, "toml": trigger.toml()}));
+    let mut answer = json(status, &json!({"trigger": trigger.name, "toml": toml}));
     let location = HeaderValue::from_str(&format!("{PREFIX}/triggers/{}", encoded(&trigger.name)));
     answer.headers_mut().extend(location.map(|location| (LOCATION, location)));
     Ok(answer)

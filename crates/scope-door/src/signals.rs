@@ -141,6 +141,12 @@ fn live(state: &Arc<State>) -> Response<Body> {
             if to_ns > told_ns {
                 told_ns = to_ns;
                 let value = |signal: &SignalNow| {
+                    if signal.is_per_second {
+                        // What there is of them is the last whole second.
+                        let shown =
+                            signal.latest.map(|value| json!({"min": value, "max": value, "mean": value}));
+                        return (signal.name.clone(), json!(shown));
+                    }
                     let span = (to_ns - LIVE_NS, to_ns - 1);
                     let steps = state.measuring.steps(&signal.name, span, LIVE_NS).unwrap_or_default().1;
                     let values = steps.last().and_then(|step| step.values);

@@ -11,7 +11,7 @@
 
 use crate::patterns::Matches;
 use scope_packet::Moment;
-use scope_ring::Judge;
+use scope_ring::{Judge, Ring};
 use scope_trigger::Trigger;
 use scope_trigger::meter::{Handed, Meter};
 use scope_trigger::series::Step;
@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// How far, ns of capture time, workers that can wait may be ahead of this thread.
 const AHEAD_NS: i64 = 50_000_000;
+/// What estimates begin with where a source can wait.
+const FILE_SEED: u64 = 0x5c09_e5c0_9e5c_09e5;
 /// How long they wait at once.
 const WAIT_STEP: Duration = Duration::from_micros(100);
 /// Sums that wait in one outbox at most. Beyond, workers that can wait do so, and others drop and count.
@@ -43,6 +45,8 @@ pub(crate) struct Outbox {
 pub struct Measuring {
     set: Arc<SignalSet>,
     pub(crate) seed: [u64; 2],
+    /// What estimates begin with: nobody outside guesses that of a live run, and a file gives the same ones each time.
+    estimate_seed: u64,
     /// Bytes that one count or sequence may take.
     pub(crate) count_bytes: usize,
     /// One for each worker. Protected by its lock, which is held to put something in or to take all.
@@ -53,6 +57,8 @@ pub struct Measuring {
     pub(crate) judge: OnceLock<Arc<Judge>>,
     /// Others that workers which can wait wait for: scripts.
     waits_for: Mutex<Vec<Weak<Judge>>>,
+    /// What these judge by.
+    ring: OnceLock<Arc<Ring>>,
     /// The thread has ended, or never began.
     pub(crate) over: AtomicBool,
     late: AtomicU64,
@@ -88,6 +94,8 @@ pub struct SignalNow {
     pub expr: String,
     /// The unit of its values.
     pub unit: &'static str,
+    /// It has a value for each second, and no finer ones.
+    pub is_per_second: bool,
     /// Its value over the last second that is over; `None`: there is none.
     pub latest: Option<f64>,
     /// The span that was measured, ns.
@@ -97,16 +105,24 @@ pub struct SignalNow {
 impl Measuring {
     /// Of a run with so many workers, where one count or sequence may take so many bytes. `run_id` is what nobody
     /// outside can guess.
-    pub fn new(set: Arc<SignalSet>, workers: usize, run_id: [u8; 16], count_bytes: usize) -> Measuring {
+    pub fn new(
+        set: Arc<SignalSet>,
+        workers: usize,
+        run_id: [u8; 16],
+        count_bytes: usize,
+        live: bool,
+    ) -> Measuring {
         let seed = u128::from_le_bytes(run_id);
         Measuring {
             meter: Mutex::new(Meter::new(set.clone())),
             set,
             seed: [seed as u64, (seed >> 64) as u64],
+            estimate_seed: if live { seed as u64 } else { FILE_SEED },
             count_bytes,
             outboxes: (0..workers).map(|_| Mutex::default()).collect(),
             judge: OnceLock::new(),
             waits_for: Mutex::default(),
+            ring: OnceLock::new(),
             over: AtomicBool::new(false),
             late: AtomicU64::new(0),
             unmeasured: AtomicU64::new(0),
@@ -115,7 +131,7 @@ impl Measuring {
 
     /// Of a run without the thread that joins: nothing is kept, and nobody waits.
     pub fn unjoined(workers: usize) -> Arc<Measuring> {
-        let measuring = Measuring::new(Arc::default(), workers, [0; 16], 0);
+        let measuring = Measuring::new(Arc::default(), workers, [0; 16], 0, false);
         measuring.over.store(true, Ordering::Release);
         Arc::new(measuring)
     }
@@ -125,9 +141,9 @@ impl Measuring {
         &self.set
     }
 
-    /// What hashes of this run begin with.
+    /// What estimates of this run begin with.
     pub(crate) fn seed(&self) -> u64 {
-        self.seed[0]
+        self.estimate_seed
     }
 
     /// Takes what `worker` hands on. Without `waits` it never waits.
@@ -177,16 +193,26 @@ impl Measuring {
 
     /// Whether workers have to wait for what is evaluated.
     fn is_behind(&self) -> bool {
-        let own = self.judge.get().map(|judge| judge.up_to());
-        let of_others =
-            locked(&self.waits_for).iter().filter_map(Weak::upgrade).map(|judge| judge.up_to()).min();
-        let Some(judged) = own.into_iter().chain(of_others).min() else { return false };
-        let settled = self.outboxes.iter().map(|outbox| locked(outbox).until).min();
-        settled.is_some_and(|settled| settled != Moment::END && judged.plus(AHEAD_NS) < settled)
+        let is_ahead =
+            |settled: Moment, judged: Moment| settled != Moment::END && judged.plus(AHEAD_NS) < settled;
+        let of_own = self.judge.get().is_some_and(|judge| {
+            let settled = self.outboxes.iter().map(|outbox| locked(outbox).until).min();
+            settled.is_some_and(|settled| is_ahead(settled, judge.up_to()))
+        });
+        // Each of them comes to what it judges by, what workers have committed: that isn't the same to a bin.
+        let others =
+            || locked(&self.waits_for).iter().filter_map(Weak::upgrade).map(|judge| judge.up_to()).min();
+        of_own
+            || self
+                .ring
+                .get()
+                .and_then(|ring| Some((ring.committed(), others()?)))
+                .is_some_and(|(committed, judged)| is_ahead(committed, judged))
     }
 
     /// Workers that can wait wait for this one, too, until it is dropped.
-    pub(crate) fn wait_for(&self, judge: &Arc<Judge>) {
+    pub(crate) fn wait_for(&self, judge: &Arc<Judge>, ring: &Arc<Ring>) {
+        let _ = self.ring.set(ring.clone());
         let mut list = locked(&self.waits_for);
         list.retain(|known| known.strong_count() > 0);
         list.push(Arc::downgrade(judge));
@@ -216,6 +242,7 @@ impl Measuring {
             measure: signal.measure.name(),
             expr: signal.expr.clone(),
             unit: signal.measure.unit(),
+            is_per_second: signal.measure.is_per_second(),
             latest: series.latest(),
             measured: series.measured(),
         })

@@ -278,7 +278,7 @@ impl Run {
         let dumps = Dumps::new(&ring, &places, &events, &scans, settings, plan.live.exit_after);
         let measuring = {
             let (signals, bytes) = (plan.fixed.signals.clone(), plan.fixed.count_bytes);
-            Arc::new(Measuring::new(signals, sources.len(), ring.run_id(), bytes))
+            Arc::new(Measuring::new(signals, sources.len(), ring.run_id(), bytes, live))
         };
         let shared = Shared {
             ring,
@@ -491,7 +491,7 @@ impl Run {
     fn follow(&self, watch: &dyn Watch, warnings: &mut Vec<String>) -> Arc<TriggerSet> {
         let set = self.shared.triggers.current();
         let Shared { ring, dumps, measuring, scripts, .. } = &self.shared;
-        let around = Around { ring, dumps, waits_for: &|judge| measuring.wait_for(judge) };
+        let around = Around { ring, dumps, waits_for: &|judge| measuring.wait_for(judge, ring) };
         for failed in scripts.follow(&set, &around) {
             self.warn(failed, watch, warnings);
         }

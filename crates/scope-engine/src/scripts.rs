@@ -29,7 +29,7 @@ use scope_dump::{DumpReport, Keep};
 use scope_fault::Fault;
 use scope_ring::{Judge, Ring, Steering};
 use scope_script::{Libraries, Options, Plain, ScriptError};
-use scope_spelling::figures::number;
+use scope_spelling::figures::counted;
 use scope_trigger::{ScriptFile, Trigger};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -287,6 +287,12 @@ impl Scripts {
                 (&one.name, &one.file, one.kind) == (&tally.name, &tally.file, kind)
             };
             match all.iter_mut().find(is) {
+                // Those that run stand first: what is gone says nothing of them.
+                Some(one) if state.gone.iter().any(|gone| Arc::ptr_eq(gone, tally)) => {
+                    let disabled = one.disabled.take();
+                    add(one, tally);
+                    one.disabled = disabled;
+                }
                 Some(one) => add(one, tally),
                 None => {
                     let (name, file) = (tally.name.clone(), tally.file.clone());
@@ -307,21 +313,22 @@ impl Scripts {
 
     /// What of it makes the exit code 1.
     pub(crate) fn failures(&self) -> Vec<Failure> {
-        let failure = |script: ScriptStatus| {
-            let what = if script.kind == "dump" { "dump script" } else { "script" };
-            let of = format!("the {what} {} of trigger {}", script.file, script.name);
-            let cause = match (&script.disabled, script.errors) {
-                (Some(why), _) => format!("{of} was disabled: {}", beginning(why)),
+        let state = self.lock();
+        let seats = state.following.iter().flat_map(|known| &known.seats).map(|seat| &seat.tally);
+        let tallies = seats.chain(&state.gone).chain(state.dump_scripts.values().map(|script| &script.tally));
+        let failure = |tally: &Arc<Tally>| {
+            let (of, errors) = (tally.called(), tally.errors.load(Ordering::Relaxed));
+            let cause = match (tally.disabled(), errors) {
+                (Some(why), _) => format!("{of} was disabled: {}", beginning(&why)),
                 (None, 0) => return None,
                 (None, errors) => {
-                    let report = script.report.as_deref().map(beginning).unwrap_or_default();
-                    format!("{of} failed {} times, first: {report}", number(errors))
+                    let report = tally.reported().as_deref().map(beginning).unwrap_or_default();
+                    format!("{of} failed {}, first: {report}", counted(errors, "time"))
                 }
             };
-            let fault = Fault::whole(cause).remedy("try it with 'wirescope script run'");
-            Some(Failure::from(fault))
+            Some(Failure::from(Fault::whole(cause).remedy("try it with 'wirescope script run'")))
         };
-        self.status(1.0).into_iter().filter_map(failure).collect()
+        tallies.filter_map(failure).collect()
     }
 }
 
@@ -335,7 +342,7 @@ impl DumpScripts for Scripts {
         let of_trigger = state.following.iter().find(|known| known.trigger.config().name == report.trigger);
         if let Some(seat) = of_trigger.and_then(|known| known.seats.first()).filter(|seat| !seat.has_ended())
         {
-            seat.dumped(facts(report));
+            seat.dumped(|| facts(report));
         }
     }
 }

@@ -99,6 +99,12 @@ pub struct Ring {
     woken: Mutex<Instant>,
 }
 
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("segments", &self.segments()).finish_non_exhaustive()
+    }
+}
+
 impl Ring {
     /// Makes a ring in whatever memory is best; its pages become resident as they are used. Its lanes write
     /// in the fastest form of this processor, or the one that the environment names: see [`Form::choose`].

@@ -22,8 +22,8 @@ use std::sync::Arc;
 pub const TICK_NS: i64 = 100_000_000;
 /// Ticks that a gap without packets has at most: where it is longer, the first ones are left out.
 pub const TICKS_MAX: i64 = 600;
-/// Capture time that steps back by so many ticks begins to tick from there.
-const STEP_BACK_TICKS: i64 = 10;
+/// Capture time that steps back by so many ticks begins to tick from there: packets of several workers lie closer together.
+const STEP_BACK_TICKS: i64 = 30;
 
 /// What a script has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

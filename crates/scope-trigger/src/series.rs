@@ -191,7 +191,13 @@ impl Series {
         let of_second = BINS_PER_SECOND;
         let of_minute = of_second * SECONDS_PER_MINUTE;
         let from = from_ns.div_euclid(BIN_NS).max(begin);
-        let to = to_ns.div_euclid(BIN_NS).saturating_add(1).min(end);
+        // Of a second that isn't over there is no value where it takes a whole one.
+        let end_known = if self.measure.is_per_second() {
+            end.div_euclid(BINS_PER_SECOND) * BINS_PER_SECOND
+        } else {
+            end
+        };
+        let to = to_ns.div_euclid(BIN_NS).saturating_add(1).min(end_known);
         let grain = match from {
             _ if self.measure.is_per_second() && from >= end - SECONDS_KEPT * of_second => of_second,
             from if from >= end - BINS_KEPT => 1,

@@ -480,7 +480,7 @@ pub struct RunArgs {
     /// Disarm each trigger after its first fire
     #[arg(long, help_heading = "Watch for triggers")]
     pub single: bool,
-    /// Fire each trigger by itself where nothing has fired it for this long, as in 1h
+    /// Fire each trigger by itself where nothing has fired it for this long, as in 1h; off: not
     #[arg(long, value_name = "TIME", help_heading = "Watch for triggers", allow_hyphen_values = true)]
     pub auto: Option<String>,
     /// End the run after this many dumps

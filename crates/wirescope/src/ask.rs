@@ -89,7 +89,7 @@ fn in_words(words: &TriggerWords, now: &Value) -> Trigger {
         after: time(&words.after, "after_ns"),
         holdoff: time(&words.holdoff, "holdoff_ns"),
         holdoff_key: text(&words.holdoff_key, "holdoff_key"),
-        single: if words.single { Some(true) } else { now["single"].as_bool() },
+        single: words.single.or_else(|| now["single"].as_bool()),
         auto: time(&words.auto, "auto_ns"),
     }
 }

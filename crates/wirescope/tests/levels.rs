@@ -312,3 +312,27 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
         done.stderr
     );
 }
+
+#[test]
+fn estimates_of_a_file_are_the_same_each_time_with_any_number_of_workers() {
+    let hits = |more: &str| -> Vec<u64> {
+        let place = Place::new();
+        // Twenty thresholds about what there is: an estimate that moved by a percent would cross some of them.
+        let mut flags = vec![
+            "--source".to_string(),
+            format!("synth:rate=10k,time=3s,seed=7,pace=max,start=2026-11-20T20:31:03Z{more}"),
+            "--signal".to_string(),
+            "h:hosts=".to_string(),
+        ];
+        for step in 0..20 {
+            flags.extend(["--trigger".to_string(), format!("t{step:02}=signal(h) > {}/s", 1800 + 15 * step)]);
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let summary = place.summary(&flags);
+        summary.hits.iter().filter(|(name, _)| name.starts_with('t')).map(|(_, hits)| hits.fired).collect()
+    };
+    let once = hits("");
+    assert!(once.iter().any(|fired| *fired > 0), "{once:?}");
+    assert_eq!(hits(""), once);
+    assert_eq!(hits(",workers=3"), once);
+}

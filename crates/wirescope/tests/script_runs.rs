@@ -466,3 +466,82 @@ fn a_script_sees_frames_of_every_kind_and_fails_for_none() {
     );
     assert!(Path::new(&file).is_file());
 }
+
+#[test]
+fn ticks_never_go_back_and_are_the_same_at_any_speed() {
+    let text = r#"
+        local packets = 0
+        return { packet = function(pkt) packets = packets + 1 end,
+            on_tick = function(now) print(string.format("tick %.3f %d", now, packets)) end }
+    "#;
+    let ticks = |more: &str| -> Vec<(String, String)> {
+        let place = Place::new();
+        let file = script(&place, "ticks.lua", text);
+        let source = format!("{}{more}", place.source(&datagrams(4000)));
+        let done = place.run(&["--source", &source, "--trigger-script", &file]);
+        assert_eq!(done.code(), Some(0), "{more}: {}", done.stderr);
+        let lines = place.log();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let printed = lines.filter(|line| line["event"] == "script");
+        let words = printed.filter_map(|line| line["line"].as_str().map(str::to_string));
+        let parts = |line: String| {
+            let mut words = line.split(' ').skip(1).map(str::to_string);
+            words.next().zip(words.next())
+        };
+        words.filter_map(parts).collect()
+    };
+    let one = ticks("");
+    // One is due every 100 ms; the first packet is none.
+    assert_eq!(one.len(), 39, "{one:?}");
+    assert_eq!((one[0].1.as_str(), one[38].1.as_str()), ("100", "3900"), "{one:?}");
+    assert_eq!(ticks(",pace=8"), one);
+    for more in [",workers=2", ",workers=4"] {
+        let several = ticks(more);
+        assert!(
+            several.is_sorted_by_key(|(time, _)| time.clone()) && several.len() == 39,
+            "{more}: {several:?}"
+        );
+    }
+}
+
+#[test]
+fn capture_time_that_falls_back_to_the_epoch_holds_nothing_up() {
+    for times in [[1_800_000_000, 0, 0], [10, 0, 0], [1_800_000_000, 1, 1]] {
+        let place = Place::new();
+        let file = script(&place, "udp.lua", UDP);
+        let mut capture = datagrams(3);
+        capture
+            .packets
+            .iter_mut()
+            .zip(times)
+            .for_each(|(packet, second)| packet.time_ns = second * 1000 * MS);
+        let done =
+            place.run(&["--source", &place.source(&capture), "--trigger-script", &format!("a={file}")]);
+        assert_eq!(done.code(), Some(0), "{times:?}: {}", done.stderr);
+        assert_eq!(of_script(&object(&done), "a")["packets"], 3, "{times:?}");
+    }
+}
+
+#[test]
+fn a_script_that_a_reload_repairs_runs_again_and_the_exit_code_tells_that_it_was_disabled() {
+    let place = Place::new();
+    let file = script(&place, "live.lua", "return function(pkt) error('broken') end");
+    let mut command = wirescope(&["run", "--ring", "64MiB", "--source", "synth:rate=5k", "--out"]);
+    command.arg(place.out()).args(["--trigger-script", &format!("live={file}"), "--status-every", "1s"]);
+    let run = Started::new(command);
+    place.wait_for_words("is disabled: ");
+    script(&place, "live.lua", "return function(pkt) return false end");
+    run.signal(libc::SIGHUP);
+    let newest = || -> Option<Value> {
+        let log = place.log();
+        let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let status = lines.into_iter().find(|line| line["event"] == "status")?;
+        status["scripts"].as_array()?.iter().find(|script| script["name"] == "live").cloned()
+    };
+    let runs = |script: Value| script["disabled"].is_null() && script["packets_per_s"].as_f64() > Some(0.0);
+    run::wait_until("the script to run again", || newest().is_some_and(runs));
+    run.signal(libc::SIGINT);
+    let done = run.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("was disabled: it failed for 1000 packets in a row"), "{}", done.stderr);
+}

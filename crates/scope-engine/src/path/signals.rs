@@ -348,7 +348,7 @@ mod tests {
     fn measuring(signals: &[&str]) -> Measuring {
         let written: Vec<Written> = signals.iter().map(|text| Written::take_apart(text)).collect();
         let set = SignalSet::read(&written, VlanRule::Transparent, &[LinkType::ETHERNET]).unwrap();
-        Measuring::new(Arc::new(set), 1, [3; 16], 1 << 20)
+        Measuring::new(Arc::new(set), 1, [3; 16], 1 << 20, false)
     }
 
     /// Runs packets to these ports, at these times; what is handed on when the clock comes to `clock_ns`.

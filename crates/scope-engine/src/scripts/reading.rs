@@ -43,6 +43,10 @@ pub(super) struct Seat {
     facts: Mutex<VecDeque<Facts>>,
     /// It has read all that will ever come.
     has_read: AtomicBool,
+    /// It wants to be told of dumps.
+    wants_dumps: AtomicBool,
+    /// That they come too fast for it was said.
+    told_of_many: AtomicBool,
 }
 
 /// What it is to do.
@@ -73,6 +77,8 @@ impl Seat {
             version: AtomicU64::new(0),
             facts: Mutex::default(),
             has_read: AtomicBool::new(false),
+            wants_dumps: AtomicBool::new(false),
+            told_of_many: AtomicBool::new(false),
         }
     }
 
@@ -104,14 +110,24 @@ impl Seat {
         self.version.fetch_add(1, Ordering::Release);
     }
 
+    /// What the script has functions for.
+    fn wants(&self, script: &Script) {
+        self.wants_dumps.store(script.forms().contains(&"on_dump"), Ordering::Release);
+    }
+
     /// A dump is written.
-    pub fn dumped(&self, facts: Facts) {
+    pub fn dumped(&self, facts: impl FnOnce() -> Facts) {
+        if !self.wants_dumps.load(Ordering::Acquire) {
+            return;
+        }
         let mut waiting = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < FACTS_MAX {
-            waiting.push_back(facts);
-        } else {
-            self.tally
-                .warn(format!("{} is told of too many dumps at once: one is omitted", self.tally.called()));
+            waiting.push_back(facts());
+        } else if !self.told_of_many.swap(true, Ordering::Relaxed) {
+            self.tally.warn(format!(
+                "{} isn't told of every dump: they come faster than it takes them",
+                self.tally.called()
+            ));
         }
     }
 
@@ -202,6 +218,8 @@ struct Reading {
     judged: Moment,
     /// The latest era of a packet.
     era: u64,
+    /// The latest time in it that was shown to the script: what is committed lies behind it by the grace.
+    shown_ns: i64,
 }
 
 /// Why the thread ends.
@@ -221,6 +239,7 @@ pub(super) fn read(begin: Begin) {
         Ok(script) => script,
         Err(why) => return seat.tally.disable(&why),
     };
+    seat.wants(&script);
     let before = Counts::default();
     let judged = Moment::BEGIN;
     let mut reading = Reading {
@@ -237,6 +256,7 @@ pub(super) fn read(begin: Begin) {
         missed_before: 0,
         judged,
         era: 0,
+        shown_ns: i64::MIN,
     };
     while reading.round(&mut reader).is_ok() {}
     reading.publish(&reader);
@@ -338,9 +358,12 @@ impl Reading {
         numbers: &[u64],
         part: &[Lent<'_>],
     ) -> Result<(), Stop> {
-        if part.is_empty() {
-            return Ok(());
+        let Some((last, number)) = part.last().zip(numbers.last()) else { return Ok(()) };
+        let last = self.ring.moment_of(lane, *number, last.time_ns);
+        if last.era > self.era {
+            (self.era, self.shown_ns) = (last.era, i64::MIN);
         }
+        self.shown_ns = self.shown_ns.max(last.time_ns);
         let (ended, hits) = match self.script.run(part) {
             Ok([]) => (Ok(()), Vec::new()),
             Ok(hits) => (Ok(()), hits.to_vec()),
@@ -356,10 +379,10 @@ impl Reading {
 
     /// Capture time has come to `now` without a packet.
     fn tick(&mut self, now: Moment) -> Result<(), Stop> {
-        if now.time_ns <= 0 {
+        if now.time_ns <= 0 || (now.era <= self.era && now.time_ns <= self.shown_ns) {
             return Ok(());
         }
-        self.era = self.era.max(now.era);
+        (self.era, self.shown_ns) = (self.era.max(now.era), now.time_ns);
         let (ended, hits) = match self.script.clock(now.time_ns) {
             Ok([]) => (Ok(()), Vec::new()),
             Ok(hits) => (Ok(()), hits.to_vec()),
@@ -461,6 +484,7 @@ impl Reading {
         self.before.errors += counts.errors;
         self.before.ticks += counts.ticks;
         self.before.flows_evicted += counts.flows_evicted;
+        self.seat.wants(&new);
         (self.script, self.file) = (new, file);
         self.check(ended)
     }

@@ -196,10 +196,10 @@ pub struct TriggerWords {
     /// For hits with the same of these values, such as '$srcIP'
     #[arg(long, value_name = "TEMPLATE", allow_hyphen_values = true)]
     pub holdoff_key: Option<String>,
-    /// Disarm it after its first fire
-    #[arg(long)]
-    pub single: bool,
-    /// Fire it by itself where nothing has fired it for this long
+    /// Disarm it after its first fire; =false for one that fires again and again
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub single: Option<bool>,
+    /// Fire it by itself where nothing has fired it for this long; off for one that doesn't
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub auto: Option<String>,
     /// Which instance.

@@ -21,6 +21,8 @@ const NAME_LEN_MAX: usize = 64;
 const SHOWN_LETTERS_MAX: usize = 120;
 /// Least time after which a trigger fires by itself, ns.
 const AUTO_NS_MIN: i64 = 1_000_000_000;
+/// The word for a trigger that doesn't fire by itself.
+const OFF: &str = "off";
 /// Triggers at most.
 const TRIGGERS_MAX: usize = 256;
 
@@ -118,7 +120,11 @@ pub fn plan(
         .holdoff_key
         .as_deref()
         .and_then(|text| holdoff_key(Subject::setting("holdoff-key"), text, faults));
-    let auto_of_all = args.auto.as_deref().and_then(|text| auto(Fault::of("auto"), text, faults));
+    let auto_of_all = args
+        .auto
+        .as_deref()
+        .filter(|text| *text != OFF)
+        .and_then(|text| auto(Fault::of("auto"), text, faults));
     let mut triggers: Vec<TriggerConfig> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let nothing = OwnWords::new();
@@ -181,6 +187,7 @@ pub fn plan(
             None => holdoff_key.clone(),
         };
         let auto_ns = match (own.get("auto"), &args.auto) {
+            (Some(own), _) if own.text == OFF => None,
             (Some(own), _) => auto(Fault::about(word("auto")), &own.text, faults),
             (None, Some(_)) => auto_of_all,
             (None, None) => None,
