@@ -50,6 +50,8 @@ pub struct Script {
     state: State,
     watch: Arc<Watch>,
     wants_ticks: bool,
+    /// Packets are in no one order: only [`Script::clock`] ticks.
+    by_clock: bool,
     /// Number of the last tick since the epoch; `None`: no packet came.
     tick: Option<i64>,
     hits: Vec<Hit>,
@@ -83,7 +85,15 @@ impl Script {
         }
         let state = state?;
         let wants_ticks = state.ask("wants_ticks", ()).unwrap_or(false);
-        Ok(Script { state, watch, wants_ticks, tick: None, hits: Vec::new(), counts: Counts::default() })
+        Ok(Script {
+            state,
+            watch,
+            wants_ticks,
+            by_clock: false,
+            tick: None,
+            hits: Vec::new(),
+            counts: Counts::default(),
+        })
     }
 
     /// Its name.
@@ -124,6 +134,11 @@ impl Script {
             self.tick_up_to(now_ns);
         }
         self.leave(entered_ns)
+    }
+
+    /// From here on packets come in no one order of time: they make no tick, and [`Script::clock`] alone does.
+    pub fn tick_by_clock(&mut self) {
+        self.by_clock = true;
     }
 
     /// A dump of this trigger is written: calls `on_dump` with facts of it. What it does wrong is counted.
@@ -213,7 +228,7 @@ impl Script {
         let mut base = 0;
         while base < packets.len() && self.state.disabled().is_none() {
             let rest = &packets[base..packets.len().min(base + RECORDS_MAX)];
-            let count = if self.wants_ticks { self.tick_before(rest) } else { rest.len() };
+            let count = if self.wants_ticks && !self.by_clock { self.tick_before(rest) } else { rest.len() };
             self.run_part(packets, base, count);
             base += count;
         }

@@ -372,8 +372,8 @@ pub struct RunArgs {
 
     /// Start a dump for each packet that matches this filter, at a level of traffic, or at a number of packets
     ///
-    /// A level: 'flood=signal(pps) > 4x mean(10min) for 200ms'. A number of packets by key, or their order:
-    /// 'scan=count(tcp[tcpflags] == tcp-syn by $srcIP) > 20 in 10s', 'icmp then tcp port 22 within 2s by $srcIP'.
+    /// A level: 'flood=signal(pps) > 4x mean(10min) for 200ms'. A number of packets by key, or their order, as in
+    /// 'scan=count(tcp[tcpflags] == tcp-syn by $srcIP) > 20 in 10s' or 'icmp then tcp port 22 within 2s by $srcIP'
     ///
     /// May be given several times; unnamed triggers are trigger1, trigger2 ...; =EXPR forces an expression.
     #[arg(long, value_name = "[NAME=]EXPR", alias = "trigger-expr", help_heading = "Watch for triggers")]

@@ -317,15 +317,17 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
 fn estimates_of_a_file_are_the_same_each_time_with_any_number_of_workers() {
     let hits = |more: &str| -> Vec<u64> {
         let place = Place::new();
-        // Twenty thresholds about what there is: an estimate that moved by a percent would cross some of them.
-        let mut flags = vec![
-            "--source".to_string(),
-            format!("synth:rate=10k,time=3s,seed=7,pace=max,start=2026-11-20T20:31:03Z{more}"),
-            "--signal".to_string(),
-            "h:hosts=".to_string(),
-        ];
-        for step in 0..20 {
-            flags.extend(["--trigger".to_string(), format!("t{step:02}=signal(h) > {}/s", 1800 + 15 * step)]);
+        let (mut random, mut capture) = (Random::new(3), Capture::ethernet("eth0"));
+        for at in 0..6000 {
+            let from = [10, random.below(200) as u8, random.below(200) as u8, 1];
+            let datagram = udp((from, 999).into(), ([10, 1, 0, 1], 53).into(), b"x");
+            capture.packets.push(Record::new(BEGIN + at * MS / 2, on_link(ETHERNET, &[], &datagram)));
+        }
+        // Thresholds about what there is, some 1,950 a second: an estimate that moved by a percent would cross some.
+        let source = format!("{}{more}", place.source(&capture));
+        let mut flags = ["--source", &source, "--signal", "h:hosts="].map(String::from).to_vec();
+        for step in 0..30 {
+            flags.extend(["--trigger".to_string(), format!("t{step:02}=signal(h) > {}/s", 1800 + 10 * step)]);
         }
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let summary = place.summary(&flags);

@@ -220,6 +220,8 @@ struct Reading {
     era: u64,
     /// The latest time in it that was shown to the script: what is committed lies behind it by the grace.
     shown_ns: i64,
+    /// The latest time of a packet in it.
+    latest_ns: i64,
 }
 
 /// Why the thread ends.
@@ -257,6 +259,7 @@ pub(super) fn read(begin: Begin) {
         judged,
         era: 0,
         shown_ns: i64::MIN,
+        latest_ns: i64::MIN,
     };
     while reading.round(&mut reader).is_ok() {}
     reading.publish(&reader);
@@ -294,8 +297,13 @@ impl Reading {
                 break;
             }
         }
-        if has_drained && committed != Moment::END {
-            self.tick(committed)?;
+        if has_drained {
+            // Where nothing more comes the last packet was the latest.
+            let now = match committed {
+                Moment::END => Moment::new(self.era, self.latest_ns),
+                now => now,
+            };
+            self.tick(now)?;
         }
         self.publish(reader);
         if has_drained {
@@ -361,9 +369,15 @@ impl Reading {
         let Some((last, number)) = part.last().zip(numbers.last()) else { return Ok(()) };
         let last = self.ring.moment_of(lane, *number, last.time_ns);
         if last.era > self.era {
-            (self.era, self.shown_ns) = (last.era, i64::MIN);
+            (self.era, self.shown_ns, self.latest_ns) = (last.era, i64::MIN, i64::MIN);
         }
-        self.shown_ns = self.shown_ns.max(last.time_ns);
+        self.latest_ns = self.latest_ns.max(last.time_ns);
+        if self.ring.lanes() > 1 {
+            // Batches of several lanes lie behind each other: what is committed is the one clock.
+            self.script.tick_by_clock();
+        } else {
+            self.shown_ns = self.latest_ns;
+        }
         let (ended, hits) = match self.script.run(part) {
             Ok([]) => (Ok(()), Vec::new()),
             Ok(hits) => (Ok(()), hits.to_vec()),
@@ -381,6 +395,12 @@ impl Reading {
     fn tick(&mut self, now: Moment) -> Result<(), Stop> {
         if now.time_ns <= 0 || (now.era <= self.era && now.time_ns <= self.shown_ns) {
             return Ok(());
+        }
+        // Ticks count from the first packet of the era, however much is committed by the first look.
+        let first = self.ring.heard_in(now.era).filter(|_| self.shown_ns == i64::MIN);
+        if let Some((first_ns, _)) = first.filter(|(first_ns, _)| *first_ns < now.time_ns) {
+            let begun = self.script.clock(first_ns).map(drop);
+            self.check(begun)?;
         }
         (self.era, self.shown_ns) = (self.era.max(now.era), now.time_ns);
         let (ended, hits) = match self.script.clock(now.time_ns) {
