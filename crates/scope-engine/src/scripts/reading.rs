@@ -397,8 +397,9 @@ impl Reading {
             return Ok(());
         }
         // Ticks count from the first packet of the era, however much is committed by the first look.
-        let first = self.ring.heard_in(now.era).filter(|_| self.shown_ns == i64::MIN);
-        if let Some((first_ns, _)) = first.filter(|(first_ns, _)| *first_ns < now.time_ns) {
+        if self.shown_ns == i64::MIN {
+            let first = self.ring.heard_in(now.era).map(|(first_ns, _)| first_ns);
+            let Some(first_ns) = first.filter(|first_ns| *first_ns < now.time_ns) else { return Ok(()) };
             let begun = self.script.clock(first_ns).map(drop);
             self.check(begun)?;
         }
