@@ -82,7 +82,7 @@ fn appended(workspace: &Workspace, span: Duration, script: Option<&str>) -> Resu
         ensure!(has_seen > 0 || !of["disabled"].is_null(), "the script had nothing to do: {of}");
     }
     ensure!(stored > 0, "nothing was appended");
-    Ok(stored as f64 / finished.seconds()?)
+    Ok(stored as f64 / finished.heard_seconds()?)
 }
 
 fn stored(finished: &Finished) -> u64 {
