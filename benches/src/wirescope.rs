@@ -373,16 +373,6 @@ impl Finished {
         Ok((logged("end")? - logged("start")?) as f64 / 1e9)
     }
 
-    /// Capture time from the first packet to the last moment in which somebody listened, seconds: without what comes
-    /// behind capture, such as scripts that read what is left.
-    ///
-    /// # Errors
-    /// Where the log lacks one of the two.
-    pub fn heard_seconds(&self) -> Result<f64> {
-        let line = self.events("end").next().context("no event 'end' in the log")?;
-        Ok((time_of(line, "last")? - time_of(line, "first")?) as f64 / 1e9)
-    }
-
     /// Checks that `packets` were received and stored, and none dropped.
     ///
     /// # Errors
