@@ -118,9 +118,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         if live { warnings.push(said.into()) } else { notes.push(said) }
     }
     // Their own code runs with the rights of now.
-    let scripts = Scripts::begin(plan.fixed.scripts.clone())
-        .map_err(|error| EngineError::Script(Fault::of_thing("a script's library").cause(error.to_string())))?
-        .live(live);
+    let scripts = Scripts::begin(plan.fixed.scripts.clone(), live).map_err(|error| {
+        EngineError::Script(Fault::of_thing("a script's library").cause(error.to_string()))
+    })?;
     let user = decision.as_ref().and_then(|decision| decision.user());
     let bound = plan.fixed.control.as_ref().map(|control| (control, Socket::bind(control, user)));
     let socket = match bound {

@@ -82,25 +82,20 @@ pub(crate) struct Around<'a> {
 }
 
 impl Scripts {
-    /// Opens the libraries that scripts name, with the rights of now: before they are given up.
+    /// Opens the libraries that scripts name, with the rights of now: before they are given up. `live`: nobody waits for
+    /// scripts.
     ///
     /// # Errors
     /// Names the first that can't be opened.
-    pub fn begin(plan: ScriptPlan) -> Result<Scripts, ScriptError> {
+    pub fn begin(plan: ScriptPlan, live: bool) -> Result<Scripts, ScriptError> {
         let libraries = Libraries::open(&plan.libraries)?;
-        Ok(Scripts { plan, libraries, live: false, state: Mutex::default(), over: AtomicBool::new(false) })
+        Ok(Scripts { plan, libraries, live, ..Scripts::none() })
     }
 
     /// Of a run without scripts.
     pub fn none() -> Scripts {
         let (plan, libraries) = (ScriptPlan::default(), Libraries::default());
         Scripts { plan, libraries, live: false, state: Mutex::default(), over: AtomicBool::new(false) }
-    }
-
-    /// Whether nobody waits for it.
-    #[must_use]
-    pub fn live(self, live: bool) -> Scripts {
-        Scripts { live, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -247,14 +242,10 @@ impl Scripts {
         self.live.then_some(REST_MAX)
     }
 
-    /// Tells all scripts to end: no dump comes any more.
-    pub(crate) fn leave(&self) {
-        self.lock().following.iter().flat_map(|known| &known.seats).for_each(|seat| seat.leaves());
-    }
-
-    /// Waits until they have ended; one that doesn't come back is left behind meanwhile.
+    /// Tells all scripts to end, since no dump comes any more, and waits until they have; one that doesn't come back is
+    /// left behind meanwhile.
     pub(crate) fn end(&self) {
-        self.leave();
+        self.lock().following.iter().flat_map(|known| &known.seats).for_each(|seat| seat.leaves());
         let until = Instant::now() + REST_MAX + self.plan.timeout;
         while !self.lock().following.iter().flat_map(|known| &known.seats).all(|seat| seat.has_ended())
             && Instant::now() < until

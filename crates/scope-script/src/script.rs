@@ -103,7 +103,7 @@ impl Script {
 
     /// Which forms it has: `packet`, `on_tick`, `on_dump`, `on_reload`; `flows` where it called `wirescope.flows`.
     pub fn forms(&self) -> Vec<&'static str> {
-        let has = |form: &&str| self.state.ask("has", *form).unwrap_or(false);
+        let has = |form: &&str| self.asked(|state| state.ask("has", *form)).unwrap_or(false);
         let flows = self.state.wants_keys().then_some("flows");
         ["packet", "on_tick", "on_dump", "on_reload"].into_iter().filter(has).chain(flows).collect()
     }
@@ -159,8 +159,11 @@ impl Script {
     /// # Errors
     /// Says why it isn't plain.
     pub fn kept(&self) -> Result<Plain, String> {
-        let value: Option<mlua::Value> = self.state.ask("state", ());
-        value.as_ref().map_or(Ok(Plain::Nil), Plain::from_lua)
+        let kept = self.asked(|state| {
+            let value: Option<mlua::Value> = state.ask("state", ());
+            Some(value.as_ref().map_or(Ok(Plain::Nil), Plain::from_lua))
+        });
+        kept.unwrap_or(Ok(Plain::Nil))
     }
 
     /// Takes over from a script that this one replaces: calls `on_reload`; without one, what that kept becomes
@@ -193,10 +196,11 @@ impl Script {
 
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
-        let (flows, flows_evicted) = match self.state.ask::<(Option<f64>, Option<f64>)>("flows", ()) {
-            Some((flows, evicted)) => (flows.unwrap_or(0.0) as u64, evicted.unwrap_or(0.0) as u64),
-            None => (0, 0),
-        };
+        let (flows, flows_evicted) =
+            match self.asked(|state| state.ask::<(Option<f64>, Option<f64>)>("flows", ())) {
+                Some((flows, evicted)) => (flows.unwrap_or(0.0) as u64, evicted.unwrap_or(0.0) as u64),
+                None => (0, 0),
+            };
         Counts {
             errors: self.state.lending.errors().0,
             memory_bytes: self.state.lua().used_memory(),
@@ -204,6 +208,25 @@ impl Script {
             flows_evicted,
             ..self.counts
         }
+    }
+
+    /// Closes its state, whose finalizers are the script's own.
+    ///
+    /// # Errors
+    /// It was abandoned meanwhile.
+    pub fn close(self) -> Result<(), Ended> {
+        let Script { state, watch, .. } = self;
+        let entered_ns = watch.enter().ok_or(Ended::Abandoned)?;
+        drop(state);
+        if watch.leave(entered_ns) { Ok(()) } else { Err(Ended::Abandoned) }
+    }
+
+    /// Asks the state for something under the watch: also what only tells may be the script's own code. `None`: it was
+    /// abandoned, or says nothing.
+    fn asked<R>(&self, ask: impl FnOnce(&State) -> Option<R>) -> Option<R> {
+        let entered_ns = self.watch.enter()?;
+        let said = ask(&self.state);
+        if self.watch.leave(entered_ns) { said } else { None }
     }
 
     fn enter(&mut self) -> Result<u64, Ended> {

@@ -10,7 +10,7 @@
 mod capture;
 mod check;
 mod examples;
-mod file;
+pub mod file;
 mod outcome;
 mod over;
 mod thread;

@@ -19,10 +19,12 @@ use scope_trigger::{Key, Matched, Occurrence, Own, Requester, ScriptFile, Trigge
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Dumps that wait to be told to `on_dump` at most.
 const FACTS_MAX: usize = 64;
+/// How long a round reads at most before others see how far it is, and hear what it is to do.
+const ROUND_MAX: Duration = Duration::from_millis(50);
 /// How often a script that has read everything looks for what it is told.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -91,6 +93,11 @@ impl Seat {
     fn ordered(&self) -> (u64, ScriptFile, bool) {
         let order = self.order();
         (self.version.load(Ordering::Acquire), order.script.clone(), order.leaves)
+    }
+
+    /// Whether it is to end, also in the middle of a batch.
+    fn is_left(&self) -> bool {
+        self.order().leaves
     }
 
     fn has_news(&self, version: u64) -> bool {
@@ -222,6 +229,8 @@ struct Reading {
     shown_ns: i64,
     /// The latest time of a packet in it.
     latest_ns: i64,
+    /// When its counts were told last.
+    told: Instant,
 }
 
 /// Why the thread ends.
@@ -260,6 +269,7 @@ pub(super) fn read(begin: Begin) {
         era: 0,
         shown_ns: i64::MIN,
         latest_ns: i64::MIN,
+        told: Instant::now(),
     };
     while reading.round(&mut reader).is_ok() {}
     reading.publish(&reader);
@@ -289,10 +299,10 @@ impl Reading {
             self.check(told.map(drop))?;
         }
         let committed = self.ring.committed();
-        let mut has_drained = true;
+        let (mut has_drained, begun) = (true, Instant::now());
         while let Some(batch) = reader.next_batch() {
             self.batch(&batch)?;
-            if self.seat.has_news(self.version) {
+            if self.seat.has_news(self.version) || begun.elapsed() >= ROUND_MAX {
                 has_drained = false;
                 break;
             }
@@ -388,6 +398,13 @@ impl Reading {
                 hit.packet.map(|at| (HitPacket { lane, packet: numbers[at], link_type }, part[at].data));
             self.fire(hit, packet);
         }
+        if self.told.elapsed() >= ROUND_MAX {
+            // A batch of a slow script takes many seconds.
+            self.tell_counts();
+            if self.seat.has_news(self.version) && self.seat.is_left() {
+                return Err(Stop);
+            }
+        }
         self.check(ended)
     }
 
@@ -482,7 +499,6 @@ impl Reading {
             Ok(new) => new,
             Err(_) if tally.watch.is_abandoned() => return Err(Stop),
             Err(why) => {
-                tally.errors.fetch_add(1, Ordering::Relaxed);
                 self.before.errors += 1;
                 tally.report(Some(why.clone()));
                 tally.warn(format!(
@@ -506,18 +522,26 @@ impl Reading {
         self.before.ticks += counts.ticks;
         self.before.flows_evicted += counts.flows_evicted;
         self.seat.wants(&new);
-        (self.script, self.file) = (new, file);
+        self.file = file;
+        let old = std::mem::replace(&mut self.script, new);
+        old.close().map_err(|_| Stop)?;
         self.check(ended)
     }
 
     /// Lets others see how far it is.
-    fn publish(&self, reader: &Reader) {
+    fn publish(&mut self, reader: &Reader) {
+        self.tell_counts();
         let tally = &self.seat.tally;
-        tally.publish(&self.before, &self.script.counts());
         let counts = (0..self.ring.lanes()).map(|lane| reader.counts(lane));
         let (missed, behind) = counts.fold((0, 0), |sum, lane| (sum.0 + lane.missed, sum.1 + lane.behind));
         tally.missed.store(missed.saturating_sub(self.missed_before), Ordering::Relaxed);
         tally.behind.store(behind, Ordering::Relaxed);
-        tally.count_cpu();
+    }
+
+    /// The same of what the script counts.
+    fn tell_counts(&mut self) {
+        self.told = Instant::now();
+        self.seat.tally.publish(&self.before, &self.script.counts());
+        self.seat.tally.count_cpu();
     }
 }

@@ -13,6 +13,7 @@ use super::{keys, laid_over, meant, written};
 use crate::args::{RunArgs, ScriptTexts};
 use crate::plan::scripts;
 use crate::plan::{self, Look};
+use crate::script::file;
 use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};
 use scope_door::ReadTrigger;
@@ -85,12 +86,12 @@ impl Reloader {
             (path, _) => written(path.as_deref(), &keys),
         };
         let mut new = laid_over(written, &self.flags)?;
-        for file in scripts::files(&new.settings) {
+        for name in scripts::files(&new.settings) {
             let opened = match &mut self.reread {
-                Some(reread) => reread.open(Path::new(&file)),
-                None => scripts::open(&file),
+                Some(reread) => reread.open(Path::new(&name)),
+                None => file::open(Path::new(&name)),
             };
-            new.scripts.insert(file, scripts::text(opened));
+            new.scripts.insert(name, file::text(opened));
         }
         let meant_new = plan::plan(&new, look)?;
         let libraries = &meant_new.run.fixed.scripts.libraries;

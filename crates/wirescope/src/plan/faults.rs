@@ -44,11 +44,6 @@ impl<'a> Faults<'a> {
         self.found.push(fault.at(at).located(&|key| self.settings.place_of(key)));
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.found.len()
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

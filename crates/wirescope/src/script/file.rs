@@ -1,10 +1,11 @@
-//! A script as a file: read as text, the libraries that it names opened, and what it may take.
+//! A script as a file: read as text, the libraries that it names opened, and what it may take. Also for the scripts of a
+//! run.
 
 use crate::args::ScriptBoundsArgs;
 use crate::plan::faults::{bad, such_as};
 use crate::speech::{Level, say};
 use crate::words::size;
-use scope_fault::Fault;
+use scope_fault::{Fault, Subject};
 use scope_script::{Libraries, Options, ScriptError, libraries};
 use scope_spelling::values::{parse_duration_ns, parse_size};
 use std::fs::File;
@@ -45,7 +46,11 @@ impl Bounds {
     }
 }
 
-fn timeout(text: &str) -> Result<Duration, Fault> {
+/// How long a call may last.
+///
+/// # Errors
+/// It can't be meant.
+pub fn timeout(text: &str) -> Result<Duration, Fault> {
     let remedy = |fault: Fault| fault.remedy(such_as("script-timeout", "1s"));
     let fault = || Fault::of("script-timeout");
     match parse_duration_ns(text) {
@@ -55,7 +60,11 @@ fn timeout(text: &str) -> Result<Duration, Fault> {
     }
 }
 
-fn memory(text: &str) -> Result<usize, Fault> {
+/// Lua's own memory, bytes.
+///
+/// # Errors
+/// It can't be meant.
+pub fn memory(text: &str) -> Result<usize, Fault> {
     let remedy = |fault: Fault| fault.remedy(such_as("script-memory", "256MiB"));
     let fault = || Fault::of("script-memory");
     match parse_size(text) {
@@ -83,12 +92,8 @@ impl Script {
     /// It is no text, or a library isn't there.
     pub fn open(path: &Path, bounds: &Bounds) -> Result<Script, Fault> {
         let fault = || Fault::of_thing(path.to_string_lossy());
-        let bytes = read(path)?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
-            fault().cause(format!("line {line} is not UTF-8: byte {at}")).remedy("save it as UTF-8")
-        })?;
+        let of_path = |fault: Fault| fault.of_subject(Subject::Thing(path.to_string_lossy().into_owned()));
+        let text = text(open(path)).map_err(of_path)?;
         let names = libraries(&text);
         let opened = Libraries::open(&names).map_err(|error| match error {
             ScriptError::Library { library, cause } => fault()
@@ -103,30 +108,42 @@ impl Script {
     }
 }
 
-/// The bytes of a regular file: others may never end.
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
-    let fault = || Fault::of_thing(path.to_string_lossy());
+/// Opens a script; a pipe isn't waited for.
+///
+/// # Errors
+/// The system's.
+pub fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+/// The text of a script that somebody has opened, or couldn't. Only of a regular file: others may never end.
+///
+/// # Errors
+/// Why it is none; whose fault it is isn't known here.
+pub fn text(opened: io::Result<File>) -> Result<String, Fault> {
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => fault().cause("no such file").remedy("check the spelling"),
-        _ => fault().error(&error),
+        io::ErrorKind::NotFound => Fault::whole("no such file").remedy("check the spelling"),
+        _ => Fault::default().error(&error),
     };
-    // A pipe isn't waited for.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
-    let file = file.map_err(failed)?;
+    let file = opened.map_err(failed)?;
     let kind = file.metadata().map_err(failed)?;
     if kind.is_dir() {
-        return Err(fault().cause("is a folder, not a script").remedy("name the files in it"));
+        return Err(Fault::whole("is a folder, not a script").remedy("name the files in it"));
     }
     if !kind.is_file() {
-        return Err(fault().cause("is no regular file").remedy("save the script in a file first"));
+        return Err(Fault::whole("is no regular file").remedy("save the script in a file first"));
     }
     let mut bytes = Vec::new();
     file.take(SCRIPT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > SCRIPT_BYTES_MAX {
         let cause = format!("is longer than {}: that is no script", size(SCRIPT_BYTES_MAX));
-        return Err(fault().cause(cause).remedy("check the spelling"));
+        return Err(Fault::whole(cause).remedy("check the spelling"));
     }
-    Ok(bytes)
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+        Fault::whole(format!("line {line} is not UTF-8: byte {at}")).remedy("save it as UTF-8")
+    })
 }
 
 /// What Lua says of a script that can't be loaded.
