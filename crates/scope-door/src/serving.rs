@@ -71,19 +71,47 @@ pub(crate) async fn serve(
 }
 
 async fn connection(stream: UnixStream, state: &Arc<State>, rules: Rules, peer: &Peer) {
-    let answer = |request| async move {
-        let answer = answer(request, state, rules, peer).await.unwrap_or_else(|problem| refusal(&problem));
-        state.counts.answered(answer.status().as_u16());
-        answer
+    let answer = |request: Request<Incoming>| {
+        let found = find(request.method(), request.uri().path());
+        let is_order = matches!(found, Found::Route(at, _) if ROUTES[at].is_audited());
+        let client = Attending(Arc::default());
+        let answer = answer(request, state.clone(), rules, peer.clone(), client.0.clone());
+        // An order goes on without its client, also one that is gone before the first word of it is looked at.
+        let answer = if is_order { Ok(tokio::spawn(answer)) } else { Err(answer) };
+        async move {
+            let answer = match answer {
+                Ok(order) => {
+                    order.await.unwrap_or_else(|_| refusal(&Problem::internal("run", "the order failed")))
+                }
+                Err(question) => question.await,
+            };
+            client.has_its_answer();
+            answer
+        }
     };
     let _ = scope_http::connection(Patient::new(stream), answer).await; // how it ends is its own affair
 }
 
+/// The answer, which is counted.
 async fn answer(
+    request: Request<Incoming>,
+    state: Arc<State>,
+    rules: Rules,
+    peer: Peer,
+    gone: Arc<AtomicBool>,
+) -> Response<Body> {
+    let answer = looked_at(request, &state, rules, &peer, gone).await;
+    let answer = answer.unwrap_or_else(|problem| refusal(&problem));
+    state.counts.answered(answer.status().as_u16());
+    answer
+}
+
+async fn looked_at(
     request: Request<Incoming>,
     state: &Arc<State>,
     rules: Rules,
     peer: &Peer,
+    gone: Arc<AtomicBool>,
 ) -> Result<Response<Body>, Problem> {
     let (parts, body) = request.into_parts();
     if let Some(refused) = rules.refused(peer, &parts.headers) {
@@ -128,7 +156,7 @@ async fn answer(
     };
     let body = understood(&parts, body).await;
     if !route.is_audited() {
-        return allowed(route, asker, parts, (parameters, body, Arc::default()), state).await;
+        return allowed(route, asker, parts, (parameters, body, gone), state).await;
     }
     if state.is_closing() {
         return Err(refused(Problem::ended()).await);
@@ -139,32 +167,26 @@ async fn answer(
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "orders", cause, remedy).retry_after(1);
         return Err(refused(problem).await);
     };
-    let client = Attending(Arc::default());
-    let gone = client.0.clone();
-    // An order goes on without its client, so that it is noted whatever becomes of the connection.
-    let (state, peer) = (state.clone(), peer.clone());
-    let done = tokio::spawn(async move {
-        let noted = Noted { what: what(&parts, &body), ..noted(&peer, Some(&asker), Some(route), &parts) };
-        let mut answer = allowed(route, asker, parts, (parameters, body, gone), &state).await;
-        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
-        let later = answer.as_mut().ok().and_then(|answer| answer.extensions_mut().remove::<Later>());
-        let noted = Noted { status, ..noted };
-        match later {
-            None => {
-                note(&state, noted).await;
-                drop(place);
-            }
-            // What is streamed is noted at its end.
-            Some(later) => drop(tokio::spawn(async move {
+    let noted = Noted { what: what(&parts, &body), ..noted(peer, Some(&asker), Some(route), &parts) };
+    let mut answer = allowed(route, asker, parts, (parameters, body, gone), state).await;
+    let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
+    let later = answer.as_mut().ok().and_then(|answer| answer.extensions_mut().remove::<Later>());
+    let noted = Noted { status, ..noted };
+    match later {
+        None => {
+            note(state, noted).await;
+            drop(place);
+        }
+        // What is streamed is noted at its end.
+        Some(later) => {
+            let state = state.clone();
+            drop(tokio::spawn(async move {
                 let given = later.given(|| why_broken(&state)).await.map(|given| given.json());
                 note(&state, Noted { given, ..noted }).await;
                 drop(place);
-            })),
+            }));
         }
-        answer
-    });
-    let answer = done.await.unwrap_or_else(|_| Err(Problem::internal("run", "the order failed")));
-    client.has_its_answer();
+    }
     answer
 }
 
