@@ -30,11 +30,24 @@ pub fn tick_ns() -> i64 {
 
 /// How often this thread had to leave its processor to others so far.
 pub fn preemptions() -> i64 {
+    usage(libc::RUSAGE_THREAD).ru_nivcsw
+}
+
+/// Processor time of all children of this process whose end was waited for, in user and system mode.
+pub fn processor_time_of_children() -> Duration {
+    let usage = usage(libc::RUSAGE_CHILDREN);
+    let span = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    span(usage.ru_utime) + span(usage.ru_stime)
+}
+
+fn usage(of: libc::c_int) -> libc::rusage {
     // SAFETY: all zeros are a usage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
-    usage.ru_nivcsw
+    unsafe { libc::getrusage(of, &mut usage) };
+    usage
 }
 
 /// What the host has taken of this guest's processors since it began; zero where the system doesn't say.
@@ -75,5 +88,13 @@ mod tests {
         assert_eq!(busy_ticks(stat), Some(7_600_321));
         assert_eq!(busy_ticks("intr 1"), None);
         assert!(busy().unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn children_have_used_what_their_ends_were_waited_for() {
+        let before = processor_time_of_children();
+        let words = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"];
+        assert!(std::process::Command::new("sh").args(words).status().unwrap().success());
+        assert!(processor_time_of_children() > before);
     }
 }
