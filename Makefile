@@ -26,7 +26,7 @@ help:
 	@echo 'make tsan          the ring under ThreadSanitizer'
 	@echo 'make fences        what commit and seal of the ring store last, read from the compiled code'
 	@echo 'make licences      licences and sources of what is built in, and the notices of the package; WRITE=1 writes these anew'
-	@echo 'make pages         docs/reference/flags.md, routes.md, event-log.md and openapi.json, from the tables of flags, events and routes'
+	@echo 'make pages         docs/reference/flags.md, routes.md, event-log.md, statistics.md and openapi.json, from the tables of flags, events and routes'
 	@echo 'make build         the release binary, $(TARGET_DIR)/release/wirescope'
 	@echo 'make deb           a Debian package with the service, $(TARGET_DIR)/deb/wirescope_*.deb; deb-test installs it into a copy of this system'
 	@echo 'make clean         removes what was built'
@@ -105,7 +105,7 @@ licences:
 
 pages:
 	@$(SCRIPTS)/install-missing.sh build
-	@echo 'building and writing docs/reference/flags.md, routes.md, event-log.md and openapi.json (about 3 minutes the first time)'
+	@echo 'building and writing docs/reference/flags.md, routes.md, event-log.md, statistics.md and openapi.json (about 3 minutes the first time)'
 	@WRITE_PAGES=1 cargo test --quiet --release --locked --workspace --bins --lib -- flags_page page::
 
 deb: build

@@ -54,8 +54,11 @@ tool cargo-about 0.9.3 --features cli
 # Of a crate that brings no text of its licence, the holder as its repository names him: one line for each such crate.
 named=$(mktemp)
 awk '/^=====/ { crates = "" } /^  [^ ]+ [0-9][^ ]* / { crates = crates $1 " " }
-    $0 == "Copyright (c) <year> <copyright holders>" && crates == "etherparse mlua-sys rcgen " {
-        $0 = "Copyright (c) 2024 Julian Schmid\nCopyright (c) 2019-2021 A. Orlenko\nCopyright (c) 2017 rlua\nCopyright (c) 2019-2026 est31 and contributors"
+    $0 == "Copyright (c) <year> <copyright holders>" && crates == "chrono etherparse mlua-sys rcgen " {
+        $0 = "Copyright (c) 2014--2026, Kang Seonghoon and contributors\nCopyright (c) 2024 Julian Schmid\nCopyright (c) 2019-2021 A. Orlenko\nCopyright (c) 2017 rlua\nCopyright (c) 2019-2026 est31 and contributors"
+    }
+    $0 ~ "^Copyright .c. <year> <owner>" && crates == "sha1_smol " {
+        $0 = "Copyright (c) 2018, the respective contributors, as shown by the AUTHORS file: Armin Ronacher, Koka El Kiwi\nCopyright (c) 2006-2009 Graydon Hoare\nCopyright (c) 2009-2013 Mozilla Foundation"
     }
     { print }' "$made" >"$named" && mv "$named" "$made" || exit 1
 case ${1:-check} in

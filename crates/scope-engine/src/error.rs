@@ -23,6 +23,9 @@ pub enum EngineError {
     /// The control socket can't be had.
     #[error(transparent)]
     Control(Fault),
+    /// Statistics can't be written or sent.
+    #[error(transparent)]
+    Stats(Fault),
     /// A volume of the store can't be one.
     #[error(transparent)]
     Store(Fault),

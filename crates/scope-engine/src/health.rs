@@ -3,6 +3,7 @@
 
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
+use crate::statistics::StatsStatus;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, script, source, volume};
 use crate::thread_times::{ThreadTimes, WorkerTime};
@@ -182,6 +183,7 @@ impl Health {
             late: total.late_packets,
             stores: status.stores.iter().map(volume).collect(),
             scripts: status.scripts.iter().map(script).collect(),
+            stats: status.stats.as_ref().map(StatsStatus::facts),
             sources: sources.collect(),
             hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),
             hits: by_trigger.iter().map(|(name, counts)| (name.clone(), hits(counts))).collect(),

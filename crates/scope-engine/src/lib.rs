@@ -71,6 +71,7 @@ mod own_process;
 mod path;
 mod patterns;
 pub mod plan;
+mod recording;
 mod recovery_told;
 mod refused;
 mod reload;
@@ -85,6 +86,7 @@ pub mod short_snap;
 pub mod socket;
 mod sources;
 pub mod space;
+pub mod statistics;
 pub mod status;
 pub mod steps;
 mod store_sieve;
@@ -108,13 +110,15 @@ pub use live::settings as live_settings;
 pub use measuring::{Measuring, SignalNow};
 pub use nic_watch::NicStatus;
 pub use plan::{
-    ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry, StorePlan, VolumePlan,
+    ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry, StatsPlan, StorePlan,
+    VolumePlan,
 };
 pub use roles::serve_if_asked;
 pub use run::{QUESTIONS_MAX, ring_config, run};
 pub use script_status::ScriptStatus;
 pub use socket::Socket;
 pub use space::SpaceSummary;
+pub use statistics::{Statistics, StatsStatus};
 pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;

@@ -334,6 +334,7 @@ mod tests {
             folder: None,
             dump: DumpPlan::default(),
             store: None,
+            stats: None,
             ring_out: None,
             config: String::new(),
             control: None,
@@ -379,6 +380,7 @@ mod tests {
             let places = Places::new(8, 0, None);
             let shared = Shared {
                 measuring: Measuring::unjoined(1),
+                statistics: None,
                 scripts: Arc::new(Scripts::none()),
                 triggers: Triggers::new(triggers, hand()),
                 stores: None,

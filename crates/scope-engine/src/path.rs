@@ -23,6 +23,7 @@
 
 mod append;
 mod batch;
+mod flows;
 mod lacks;
 mod parse;
 mod prefilter;
@@ -33,6 +34,7 @@ use crate::live_times::{LiveTimes, Taken};
 use crate::wiring::{Part, Shared};
 use append::{Append, Attached, Lost, WAIT_STEP};
 use batch::{Batch, LANES_MAX};
+use flows::Flows;
 use lacks::Lack;
 use parse::Parse;
 use prefilter::Prefilters;
@@ -62,6 +64,7 @@ pub(crate) struct Path<'a> {
     shared: &'a Shared,
     parse: Parse,
     prefilters: Prefilters,
+    flows: Flows<'a>,
     signals: Signals<'a>,
     triggers: Evaluate,
     append: Append<'a>,
@@ -109,6 +112,7 @@ impl<'a> Path<'a> {
             shared,
             parse: Parse::default(),
             prefilters: Prefilters::default(),
+            flows: Flows::new(shared.statistics.as_deref(), index, grace_ns),
             signals: Signals::new(&shared.measuring, index, grace_ns),
             triggers: Evaluate::new(shared.triggers.current()),
             append: Append::new(&shared.ring, &*shared.clock, waits),
@@ -195,7 +199,9 @@ impl<'a> Path<'a> {
         let known_ns = self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns));
         ring.set_clock(self.index, known_ns);
         self.committed = self.clock();
-        self.signals.commit(Moment::new(self.era, known_ns), self.waits);
+        let known = Moment::new(self.era, known_ns);
+        self.flows.commit(known, self.waits);
+        self.signals.commit(known, self.waits);
         self.enough |= self.waits && self.shared.dumps.enough(self.committed);
     }
 
@@ -308,6 +314,7 @@ impl<'a> Path<'a> {
         self.parse.run(&mut batch, |lane| self.append.lanes[lane].writer.link_type());
         let refused =
             self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
+        self.flows.run(&batch, refused, |at| self.parse.headers(at));
         let stray_ns = self.stray.then_some(self.clock_ns);
         self.signals.run(&batch, stray_ns, |at| self.parse.headers(at));
         let hits = self.triggers.run(&batch);
@@ -409,6 +416,7 @@ impl<'a> Path<'a> {
     /// Nothing more comes.
     pub(crate) fn end(&mut self) {
         lacks::tell_by_others(&mut self.append.lanes);
+        self.flows.end(self.clock());
         self.signals.end(self.clock());
     }
 
@@ -530,6 +538,7 @@ fn all_near(packets: &[Packet<'_>], clock_ns: i64) -> bool {
 impl Sink for Path<'_> {
     fn interface(&mut self, interface: &Interface) {
         self.append.interface(interface);
+        self.flows.interface(interface);
     }
 
     fn batch(&mut self, packets: &[Packet<'_>]) {
@@ -581,6 +590,10 @@ impl Sink for Path<'_> {
         let lost_min = if filtered { 0 } else { gap.lost_min };
         let gap = Gap { lost_min, ..gap };
         self.lacks.extend(Lack::of(interface, &gap));
+        let lost_max = gap.lost_max.unwrap_or(gap.lost_min);
+        if lost_max > 0 {
+            self.flows.lost(interface, gap.reason.name(), lost_max, (gap.from_ns, gap.to_ns));
+        }
         if self.waits {
             self.signals.lost(DropReason::File, gap.lost_min, gap.to_ns, self.clock_ns);
             return self.shared.ring.note_gap(self.index, interface, gap);

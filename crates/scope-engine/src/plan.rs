@@ -3,6 +3,7 @@
 use crate::exec::ExecPlan;
 use scope_dump::{DumpFormat, Limits};
 use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_flow::local::Rule;
 use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
 use scope_rights::RightsPlan;
@@ -12,6 +13,7 @@ use scope_source::spec::SourcePlan;
 use scope_store::retain::Bounds;
 use scope_trigger::signal::SignalSet;
 use scope_trigger::{Condition, Response, TriggerConfig};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +98,29 @@ pub struct ScriptPlan {
     pub threads: u32,
 }
 
+/// Statistics: what is counted, and where it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatsPlan {
+    /// Where rows are written.
+    pub db: Option<scope_stats::Options>,
+    /// Length of an interval, ns: it divides a day.
+    pub length_ns: i64,
+    /// Flows at once.
+    pub flows_max: usize,
+    /// Silence that ends a record, ns.
+    pub idle_ns: i64,
+    /// A record is at most so long, ns.
+    pub active_ns: i64,
+    /// Rows of traffic in an interval at most.
+    pub rows_max: usize,
+    /// Which addresses are local.
+    pub local: Rule,
+    /// The same as typed; empty: nothing was.
+    pub local_text: String,
+    /// Where records are sent as IPFIX.
+    pub ipfix: Option<SocketAddr>,
+}
+
 /// The control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlan {
@@ -150,6 +175,8 @@ pub struct Fixed {
     pub dump: DumpPlan,
     /// The store, if there is one.
     pub store: Option<StorePlan>,
+    /// Statistics, if there are any.
+    pub stats: Option<StatsPlan>,
     /// Where the whole ring goes at the end.
     pub ring_out: Option<PathBuf>,
     /// The configuration that reproduces this run; goes into the log as it is.

@@ -41,6 +41,7 @@ use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
 use crate::plan::{Fixed, RunPlan};
+use crate::recording::{self, Outlets, Recording};
 use crate::refused::Refused;
 use crate::report;
 use crate::scripts::{Around, Scripts};
@@ -48,6 +49,7 @@ use crate::short_snap;
 use crate::socket::Socket;
 use crate::sources::{self, open_sources};
 use crate::space::Space;
+use crate::statistics::Statistics;
 use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
 use crate::stores::{self, OpenStores, Stores};
@@ -87,7 +89,13 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     scope_rights::hide();
     let _over = OverOnDrop(control);
     let outputs = Outputs::open(&plan)?;
-    let written: Vec<_> = outputs.writable().into_iter().chain(stores::writable(outputs.volumes())).collect();
+    let of_stats = recording::folder(&plan.fixed).map_err(EngineError::Stats)?;
+    let written: Vec<_> = outputs
+        .writable()
+        .into_iter()
+        .chain(stores::writable(outputs.volumes()))
+        .chain(of_stats.as_ref().map(recording::writable))
+        .collect();
     let decision = plan.fixed.rights.as_ref().map(|plan| scope_rights::decide(plan, &written)).transpose()?;
     drop(written);
     let exec = start_exec(&plan.fixed, &outputs, decision.as_ref())?;
@@ -135,10 +143,13 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     if let Some(socket) = &socket {
         watch.bound(socket).map_err(EngineError::Control)?;
     }
+    let outlets = Outlets::open(&plan.fixed, ring.run_id(), live).map_err(EngineError::Stats)?;
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
     let taken_away = socket.iter().map(Socket::writable);
-    let written: Vec<_> = outputs.writable().into_iter().chain(stored).chain(taken_away).collect();
+    let of_stats = of_stats.as_ref().map(recording::writable);
+    let written: Vec<_> =
+        outputs.writable().into_iter().chain(stored).chain(taken_away).chain(of_stats).collect();
     let mut rights = decision.map(|decision| scope_rights::give_up(decision, &written)).transpose()?;
     drop(written);
     sources::begin(&plan.fixed, &mut sources).map_err(EngineError::Source)?;
@@ -185,7 +196,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         let measuring = run.shared.measuring.clone();
         watch.opening(Opening { socket, run_id, folder, volumes, tail, measuring, audit, answerer });
     }
-    run.go(sources, nics, warnings, watch)
+    run.go(sources, nics, outlets, warnings, watch)
 }
 
 /// Where a run that can be asked has no place for what is ordered.
@@ -280,9 +291,15 @@ impl Run {
             let (signals, bytes) = (plan.fixed.signals.clone(), plan.fixed.count_bytes);
             Arc::new(Measuring::new(signals, sources.len(), ring.run_id(), bytes, live))
         };
+        let statistics = plan
+            .fixed
+            .stats
+            .clone()
+            .map(|stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live)));
         let shared = Shared {
             ring,
             measuring,
+            statistics,
             triggers: Triggers::new(&plan.live.triggers, plan.live.manual_trigger(plan.fixed.vlan)),
             dumps,
             scripts,
@@ -315,6 +332,7 @@ impl Run {
         self,
         sources: Vec<Feed>,
         nics: NicWatch,
+        outlets: Outlets,
         early: Vec<Warning>,
         watch: &dyn Watch,
     ) -> Result<Summary, EngineError> {
@@ -341,6 +359,14 @@ impl Run {
             if let Err(cause) = signals.spawn_scoped(scope, move || joining.work()) {
                 failures.push(Failure::of_error("no thread for signals", &cause));
             }
+            if let Some(statistics) = &self.shared.statistics {
+                let recording = Recording::new(&self.shared, statistics, outlets);
+                let stats = std::thread::Builder::new().name("stats".to_string());
+                if let Err(cause) = stats.spawn_scoped(scope, move || recording.work()) {
+                    statistics.over();
+                    failures.push(Failure::of_error("no thread for statistics", &cause));
+                }
+            }
             let mut followed = self.follow(watch, &mut warnings);
             let mut workers = Vec::new();
             for (index, (feed, reporter)) in sources.into_iter().zip(reporters).enumerate() {
@@ -354,6 +380,9 @@ impl Run {
                         self.shared.ring.end_clock(index as u32);
                         self.shared.lockstep.end(index as u32);
                         self.shared.measuring.end(index as u32);
+                        if let Some(statistics) = &self.shared.statistics {
+                            statistics.end(index as u32);
+                        }
                         failures.push(Failure::of_error(&format!("no thread for worker {index}"), &cause));
                     }
                 }

@@ -8,6 +8,7 @@ use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
 use crate::script_status::ScriptStatus;
+use crate::statistics::StatsStatus;
 use crate::stores::{Stores, settle};
 use crate::thread_times::WorkerTime;
 use crate::wiring::Shared;
@@ -55,6 +56,8 @@ pub struct Status {
     pub stores: Vec<VolumeReport>,
     /// Every script, in the order of their triggers.
     pub scripts: Vec<ScriptStatus>,
+    /// Traffic statistics, if there are any.
+    pub stats: Option<StatsStatus>,
     /// Where the budget of dumps stands, if there is one.
     pub space: Option<Usage>,
     /// Every worker.
@@ -271,6 +274,7 @@ impl StatusTaker {
             hits_by_trigger,
             stores,
             scripts: shared.scripts.status(seconds),
+            stats: shared.statistics.as_ref().map(|statistics| statistics.status()),
             space: None,
             workers,
             sources,

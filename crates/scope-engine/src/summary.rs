@@ -7,6 +7,7 @@ use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::{NicStatus, nic_facts};
 use crate::script_status::ScriptStatus;
 use crate::space::SpaceSummary;
+use crate::statistics::StatsStatus;
 use scope_dump::evidence::{Counted, CountedSpan};
 use scope_dump::{DumpReport, Waited};
 use scope_events::Fact;
@@ -90,6 +91,8 @@ pub struct Summary {
     pub stores: Vec<VolumeReport>,
     /// The scripts, in the order of their triggers.
     pub scripts: Vec<ScriptStatus>,
+    /// Traffic statistics, if there are any.
+    pub stats: Option<StatsStatus>,
     /// The latest capture time, ns.
     pub heard_ns: Option<i64>,
     /// What dumps take, where that is bounded.
@@ -147,6 +150,7 @@ impl Summary {
             cut_by_segment: Some(self.cut_by_segment),
             stores: self.stores.iter().map(volume).collect(),
             scripts: self.scripts.iter().map(script).collect(),
+            stats: self.stats.as_ref().map(StatsStatus::facts),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),
             warnings: self.warnings.clone(),

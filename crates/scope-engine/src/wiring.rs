@@ -5,6 +5,7 @@ use crate::lockstep::Lockstep;
 use crate::measuring::Measuring;
 use crate::plan::SourceEntry;
 use crate::scripts::Scripts;
+use crate::statistics::Statistics;
 use crate::steps::Steps;
 use crate::stores::Stores;
 use crate::triggers::Triggers;
@@ -23,6 +24,8 @@ pub struct Shared {
     pub triggers: Triggers,
     /// Signals.
     pub measuring: Arc<Measuring>,
+    /// Statistics, if there are any.
+    pub statistics: Option<Arc<Statistics>>,
     /// Dumps.
     pub dumps: Arc<Dumps>,
     /// Scripts.

@@ -79,6 +79,9 @@ impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.lockstep.end(self.index);
         self.shared.measuring.end(self.index);
+        if let Some(statistics) = &self.shared.statistics {
+            statistics.end(self.index);
+        }
         // One that unwinds hasn't said it.
         let ring = &self.shared.ring;
         ring.end_listening(self.index, ring.clock_ns(self.index), GapReason::InterfaceGone);

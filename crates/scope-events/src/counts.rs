@@ -316,6 +316,38 @@ facts! {
         report: Option<String>,
     }
 
+    /// Traffic statistics of a run.
+    Stats {
+        /// rows that are in the database
+        rows: u64,
+        /// the end of the last interval that is written, in ns since the epoch; 0: none is
+        written_ns: i64,
+        /// how far that is behind the clock of capture, in ns
+        lag_ns: i64,
+        /// flows that are going on
+        flows: u64,
+        /// flows whose place was needed while they were going on
+        evicted: u64,
+        /// rows of traffic that were folded into sums
+        folded_rows: u64,
+        /// records of flows that were folded into sums
+        folded_flows: u64,
+        /// of both, those that couldn't be written in time
+        unwritten: u64,
+        /// packets that came when their interval was written: they were added to its rows
+        late: u64,
+        /// damaged files that were renamed, so that new ones could be begun
+        moved_aside: u64,
+        /// records that were sent to the collector
+        sent: u64,
+        /// records that were refused there, or couldn't be sent
+        unsent: u64,
+        /// why nothing is written just now; null: it is
+        failing: Option<String>,
+        /// why nothing is written any more; null: it is
+        ended: Option<String>,
+    }
+
     /// One volume of the store. Over all volumes: published = stored + filtered + missed + behind.
     Volume {
         /// its folder
@@ -440,6 +472,8 @@ facts! {
         stores: Vec<Volume>,
         /// the scripts, if there are any; logs of older versions lack it
         scripts: Vec<Script>,
+        /// traffic statistics, else null; logs of older versions lack it
+        stats: Option<Stats>,
         /// what dumps take, where that is bounded, else null
         dump_space: Option<DumpSpace>,
         /// commands after dumps, else null

@@ -1,7 +1,7 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
 use crate::counts::{
-    Amount, ByWord, Clock, Dump, Nic, Recovery, Script, Softnet, SourceCounts, Span, Totals, Volume,
+    Amount, ByWord, Clock, Dump, Nic, Recovery, Script, Softnet, SourceCounts, Span, Stats, Totals, Volume,
 };
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
@@ -189,6 +189,8 @@ facts! {
         stores: Vec<Volume>,
         /// the scripts, if there are any; logs of older versions lack it
         scripts: Vec<Script>,
+        /// traffic statistics, else null; logs of older versions lack it
+        stats: Option<Stats>,
         /// figures of each source and worker
         sources: Vec<SourceCounts>,
         /// hits by trigger and verdict

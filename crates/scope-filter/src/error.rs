@@ -63,6 +63,15 @@ pub enum FilterError {
         /// The bound.
         nesting_max: usize,
     },
+    /// It selects flows, and asks for something that their records don't have.
+    NoFlow {
+        /// The whole text.
+        text: String,
+        /// Where that stands.
+        at: usize,
+        /// The word or the sign.
+        what: String,
+    },
 }
 
 impl fmt::Display for FilterError {
@@ -113,6 +122,13 @@ impl FilterError {
                 ));
                 fault.with_value(text).showing(excerpt(text, *at))
             }
+            FilterError::NoFlow { text, at, what } => {
+                let fault = Fault::whole(format!(
+                    "filter: '{what}' at byte {at} asks for something that records of flows don't have"
+                ));
+                let fault = fault.with_value(text).showing(excerpt(text, *at));
+                fault.remedy("ask for hosts, nets, ports, protocols, and for one VLAN at most")
+            }
         }
     }
 
@@ -126,7 +142,8 @@ impl FilterError {
         match self {
             FilterError::Syntax { at, .. }
             | FilterError::Name { at, .. }
-            | FilterError::TooDeep { at, .. } => Some(*at),
+            | FilterError::TooDeep { at, .. }
+            | FilterError::NoFlow { at, .. } => Some(*at),
             FilterError::Link { .. } | FilterError::TooLong { .. } => None,
         }
     }
@@ -136,7 +153,8 @@ impl FilterError {
         match &mut self {
             FilterError::Syntax { text, at, .. }
             | FilterError::Name { text, at, .. }
-            | FilterError::TooDeep { text, at, .. } => {
+            | FilterError::TooDeep { text, at, .. }
+            | FilterError::NoFlow { text, at, .. } => {
                 *at += from;
                 *text = source.into();
             }
@@ -169,7 +187,9 @@ impl FilterError {
                 }
                 *text = source.into();
             }
-            FilterError::Name { text, at, .. } | FilterError::TooDeep { text, at, .. } => {
+            FilterError::Name { text, at, .. }
+            | FilterError::TooDeep { text, at, .. }
+            | FilterError::NoFlow { text, at, .. } => {
                 *at = to_source(*at);
                 *text = source.into();
             }

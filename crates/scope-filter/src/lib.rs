@@ -5,6 +5,7 @@
 //! | [`filter`] | [`Filter`]: one text for all link types, [`Predicate`]: its programs for one, the VLAN rule |
 //! | [`input`] | [`FilterInput`]: a packet as predicates see it, one or a batch |
 //! | [`table`] | [`KeyTable`]: which of very many filters a packet's key leaves open, by one look-up |
+//! | [`flows`] | [`FlowFilter`]: which records of flows a filter matches, by a frame that is made of each |
 //! | [`template`] | [`Template`]: dump filters and holdoff keys with `$srcIP` and the like, filled from the packet that fired |
 //! | [`screen`] | [`Screen`]: what the key entries of all packets have in common that a filter matches |
 //! | [`meaning`] | what a text means where libpcap's language surprises, in words |
@@ -34,6 +35,7 @@ mod cooked;
 pub mod error;
 mod excerpt;
 pub mod filter;
+pub mod flows;
 mod guess;
 pub mod input;
 pub mod kernel;
@@ -57,6 +59,7 @@ mod words;
 pub use error::FilterError;
 pub use excerpt::excerpt;
 pub use filter::{Filter, FilterEngine, Predicate, VlanRule};
+pub use flows::{FlowFilter, FlowKey};
 pub use input::{FILTER_INPUTS_MAX, FilterInput};
 pub use libpcap::libpcap_version;
 pub use native::NativeError;

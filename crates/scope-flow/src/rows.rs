@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub struct IntervalRow {
     /// Its begin, ns since the epoch: a multiple of `length_ns`.
     pub ts_ns: i64,
+    /// Its length, ns.
     pub length_ns: i64,
     /// The interface's name.
     pub interface: Arc<str>,
@@ -25,9 +26,11 @@ pub struct IntervalRow {
     pub ip_bytes: u64,
     /// Of the IP packets: frames and frame lengths by protocol. They add up to `ip_packets`.
     pub tcp: Sum,
+    /// See `tcp`.
     pub udp: Sum,
     /// ICMP and ICMPv6.
     pub icmp: Sum,
+    /// All others.
     pub other: Sum,
     /// Packets that left by the interface.
     pub sent: Sum,
@@ -40,13 +43,16 @@ pub struct IntervalRow {
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
+    /// Packets.
     pub packets: u64,
+    /// Bytes.
     pub bytes: u64,
 }
 
 /// What one direction of a row of traffic has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount {
+    /// Packets.
     pub packets: u64,
     /// Original frame lengths.
     pub bytes: u64,
@@ -68,9 +74,13 @@ pub enum Owner {
 /// The protocol of a row of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Proto {
+    /// TCP.
     Tcp,
+    /// UDP.
     Udp,
+    /// ICMP and ICMPv6.
     Icmp,
+    /// Anything else.
     Other,
 }
 
@@ -86,13 +96,19 @@ pub enum Role {
 /// What one owner sent and received in one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrafficRow {
+    /// The interval's begin, ns since the epoch.
     pub ts_ns: i64,
+    /// The interface's name.
     pub interface: Arc<str>,
+    /// The outermost tag's identifier; 0: none.
     pub vlan: u16,
+    /// The owner.
     pub ip: Owner,
+    /// The protocol.
     pub proto: Proto,
     /// The smaller of both ports; 0 from 32768 on, and where there are none.
     pub port: u16,
+    /// Whether the port is the owner's.
     pub role: Role,
     /// Received by the owner.
     pub received: Amount,
@@ -103,6 +119,7 @@ pub struct TrafficRow {
 /// What one direction of a flow has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
+    /// Packets.
     pub packets: u64,
     /// Original frame lengths.
     pub bytes: u64,
@@ -112,6 +129,7 @@ pub struct Side {
     pub tcp_flags: u8,
     /// The shortest and the longest frame; 0 where there is none.
     pub len_min: u32,
+    /// See `len_min`.
     pub len_max: u32,
     /// TCP segments that announce a window of 0, but for resets and SYNs.
     pub zero_windows: u64,
@@ -156,48 +174,65 @@ pub enum Reason {
 /// A record of one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRow {
+    /// Time of its earliest packet.
     pub start_ns: i64,
+    /// Time of its latest packet.
     pub end_ns: i64,
+    /// The interface's name.
     pub interface: Arc<str>,
     /// The interface that its other direction came through, if another one.
     pub interface_rev: Option<Arc<str>>,
+    /// The outermost tag's identifier; 0: none.
     pub vlan: u16,
     /// The IP protocol's number.
     pub proto: u8,
     /// Whoever sent the SYN, else the first packet. `None`: of a record that stands for others.
     pub source: Option<(IpAddr, u16)>,
+    /// The other end.
     pub destination: Option<(IpAddr, u16)>,
     /// From source to destination, and back.
     pub forward: Side,
+    /// See `forward`.
     pub reverse: Side,
     /// From SYN to SYN+ACK, and from there to ACK; `None`: not seen, or one of them was resent.
     pub rtt_server_ns: Option<i64>,
+    /// See `rtt_server_ns`.
     pub rtt_client_ns: Option<i64>,
     /// Of TCP.
     pub state: Option<State>,
     /// Version 1, seed 0; empty: of a record that stands for others.
     pub community_id: String,
+    /// Why it was written.
     pub reason: Reason,
 }
 
 /// Packets that are lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossRow {
+    /// Begin of the span in which they were lost.
     pub from_ns: i64,
+    /// Its end.
     pub to_ns: i64,
     /// `None`: of the whole run.
     pub interface: Option<Arc<str>>,
     /// The word for why.
     pub reason: &'static str,
+    /// Packets.
     pub packets: u64,
+    /// Intervals that begin before this time were written when it became known: their `lost_max` lacks it. 0: none.
+    pub late_until_ns: i64,
 }
 
 /// Everything that is settled and not written yet. Rows of an interval that was written before are added to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
+    /// Intervals.
     pub intervals: Vec<IntervalRow>,
+    /// Traffic of these and other intervals.
     pub traffic: Vec<TrafficRow>,
+    /// Records of flows.
     pub flows: Vec<FlowRow>,
+    /// What is lost.
     pub losses: Vec<LossRow>,
 }
 

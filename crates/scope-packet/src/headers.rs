@@ -194,6 +194,8 @@ impl Headers {
         match link_type {
             LinkType::ETHERNET => headers.ethernet_from(data),
             LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => headers.raw_ip(data, 0),
+            // Behind SLIP's 16 bytes stands IP, as behind none.
+            LinkType::SLIP => headers.raw_ip(data, 16),
             LinkType::LINUX_SLL => headers.cooked(data, 14, 16),
             LinkType::LINUX_SLL2 => headers.cooked(data, 0, 20),
             LinkType::NULL | LinkType::LOOP => headers.loopback(data),

@@ -12,6 +12,8 @@ impl LinkType {
     pub const NULL: LinkType = LinkType(0);
     /// Ethernet.
     pub const ETHERNET: LinkType = LinkType(1);
+    /// SLIP: 16 bytes of direction and compression, then IP.
+    pub const SLIP: LinkType = LinkType(8);
     /// PPP with the protocol field behind address and control.
     pub const PPP: LinkType = LinkType(9);
     /// PPP in HDLC-like framing.
@@ -42,6 +44,16 @@ impl LinkType {
             103 => Some(LinkType(16)),
             106 => Some(LinkType(19)),
             _ => None,
+        }
+    }
+
+    /// Bytes that capture puts in front of each frame, and that programs which show lengths don't count: ATM as SunATM
+    /// captures it, MTP2, Bluetooth, PPP, each with what capture knows of the frame.
+    pub const fn pseudo_header_bytes(self) -> u32 {
+        match self.0 {
+            123 | 139 | 201 => 4,
+            204 => 1,
+            _ => 0,
         }
     }
 

@@ -95,7 +95,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LINKS: [LinkType; 12] = [
+    const LINKS: [LinkType; 13] = [
+        LinkType::SLIP,
         LinkType::ETHERNET,
         LinkType::NULL,
         LinkType::PPP,

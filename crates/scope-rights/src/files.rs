@@ -44,6 +44,17 @@ const KNOWN_OF_COMMANDS: ABI = ABI::V6;
 /// Asks for the version instead of making rules.
 const VERSION: libc::c_uint = 1;
 
+/// How a command that reads makes files, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// Without a name, which they get when they are whole.
+    Unnamed,
+    /// Under other names, which are changed or removed.
+    Renamed,
+    /// The same, also in folders below, which are made.
+    Below,
+}
+
 /// Rules for each thread of a run.
 pub struct FileRules {
     abi: i32,
@@ -63,8 +74,8 @@ impl FileRules {
     }
 
     /// Nothing may be done but to read `paths`, folders with all that is in them, and to make files in the folder
-    /// `makes`; those can be removed again if that says so. No TCP.
-    pub fn reading(paths: &[&Path], makes: Option<(&Folder, bool)>) -> io::Result<FileRules> {
+    /// `makes`. No TCP.
+    pub fn reading(paths: &[&Path], makes: Option<(&Folder, Making)>) -> io::Result<FileRules> {
         let abi = in_force(KNOWN);
         if abi == 0 {
             return Ok(FileRules { abi, ruleset: None });
@@ -123,7 +134,7 @@ fn rules(writable: &[Writable<'_>]) -> Result<RulesetCreated, RulesetError> {
     Ok(rules)
 }
 
-fn reading(paths: &[&Path], makes: Option<(&Folder, bool)>) -> Result<RulesetCreated, RulesetError> {
+fn reading(paths: &[&Path], makes: Option<(&Folder, Making)>) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
@@ -131,11 +142,15 @@ fn reading(paths: &[&Path], makes: Option<(&Folder, bool)>) -> Result<RulesetCre
     for path in paths {
         rules = add(rules, path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
-    if let Some((folder, removes)) = makes {
+    if let Some((folder, making)) = makes {
         // A new file is opened for both; the folder itself, to wait for its names. That no file which is there is
         // opened for writing the list of system calls says.
         let make = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::MakeReg;
-        let rights = if removes { make | AccessFs::RemoveFile } else { make };
+        let rights = match making {
+            Making::Unnamed => make,
+            Making::Renamed => make | AccessFs::RemoveFile,
+            Making::Below => make | AccessFs::RemoveFile | AccessFs::MakeDir,
+        };
         rules = rules.add_rule(PathBeneath::new(folder, rights))?;
     }
     Ok(rules)

@@ -28,7 +28,10 @@ mod threads;
 mod user;
 
 pub use files::{CommandRules, is_readable, keep_to_removing};
-pub use reading::{ReadingRights, keep_to_listening, keep_to_reading, keep_to_reading_and_making};
+pub use reading::{
+    ReadingRights, keep_to_listening, keep_to_reading, keep_to_reading_and_making,
+    keep_to_reading_and_making_below,
+};
 pub use selftest::{SelfTest, run as selftest};
 pub use serving::{keep_to_serving, open_status, try_what_serving_may_not};
 pub use user::{User, UserChoice, group_number};

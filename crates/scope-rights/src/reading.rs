@@ -6,6 +6,7 @@
 //! them.
 
 use super::calls::{self, Filter};
+use super::files::Making;
 use super::{RightsError, capabilities, files, hide, in_every_thread};
 use libc::*;
 use scope_folder::Folder;
@@ -29,7 +30,7 @@ const FREE: &[&[c_long]] = &[
     &[SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_ppoll, SYS_getrandom],
 ];
 #[cfg(target_arch = "x86_64")]
-const FREE_HERE: &[c_long] = &[SYS_poll, SYS_readlink, SYS_time];
+const FREE_HERE: &[c_long] = &[SYS_poll, SYS_readlink, SYS_time, SYS_stat, SYS_lstat, SYS_access];
 #[cfg(not(target_arch = "x86_64"))]
 const FREE_HERE: &[c_long] = &[];
 /// Flags of an opening that writes or makes something.
@@ -80,14 +81,8 @@ const LISTENING_HERE: &[c_long] = &[];
 /// The same where a file system has no such files: a new file has another name until it is whole.
 const RENAMING: &[c_long] = &[SYS_renameat2, SYS_unlinkat];
 
-/// What a command that makes files needs of their file system.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Making {
-    /// Files without a name, which get one when they are whole.
-    Unnamed,
-    /// New names, that are changed or removed.
-    Renamed,
-}
+/// And for those who make folders.
+const MAKING_BELOW: &[c_long] = &[SYS_mkdirat];
 
 /// As [`keep_to_reading`], and files may be made in `folder`. What is there can't be written, and can't be removed but
 /// where the file system has no files without a name.
@@ -95,7 +90,21 @@ enum Making {
 /// # Errors
 /// Those of [`keep_to_reading`].
 pub fn keep_to_reading_and_making(paths: &[&Path], folder: &Folder) -> Result<ReadingRights, RightsError> {
-    keep_to(paths, Some(folder), false)
+    let making = if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed };
+    keep_to(paths, Some((folder, making)), false)
+}
+
+/// As [`keep_to_reading`], and files may be made in `folder` and below it, and folders for them: under other names until
+/// they are whole, then in the place of what has their name. What is there can't be written; it can be replaced and
+/// removed.
+///
+/// # Errors
+/// Those of [`keep_to_reading`].
+pub fn keep_to_reading_and_making_below(
+    paths: &[&Path],
+    folder: &Folder,
+) -> Result<ReadingRights, RightsError> {
+    keep_to(paths, Some((folder, Making::Below)), false)
 }
 
 /// Gives up, for all threads of the process, everything but reading `paths` (files, or folders with all that
@@ -114,14 +123,18 @@ pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
 /// # Errors
 /// Those of [`keep_to_reading`].
 pub fn keep_to_listening(folder: Option<&Folder>) -> Result<ReadingRights, RightsError> {
-    keep_to(&[], folder, true)
+    let making = |folder: &Folder| if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed };
+    keep_to(&[], folder.map(|folder| (folder, making(folder))), true)
 }
 
-fn keep_to(paths: &[&Path], makes: Option<&Folder>, listens: bool) -> Result<ReadingRights, RightsError> {
-    let making = makes.map(|folder| if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed });
+fn keep_to(
+    paths: &[&Path],
+    makes: Option<(&Folder, Making)>,
+    listens: bool,
+) -> Result<ReadingRights, RightsError> {
     let files =
-        files::FileRules::reading(paths, makes.map(|folder| (folder, making == Some(Making::Renamed))))
-            .map_err(RightsError::step("making Landlock's rules"))?;
+        files::FileRules::reading(paths, makes).map_err(RightsError::step("making Landlock's rules"))?;
+    let making = makes.map(|(_, making)| making);
     let makes = makes.is_some();
     let calls = filters(making, listens).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
@@ -134,12 +147,16 @@ fn keep_to(paths: &[&Path], makes: Option<&Folder>, listens: bool) -> Result<Rea
     Ok(ReadingRights { seccomp, landlock_abi })
 }
 
+/// Openings that make a new file under a name: of the flags that stand first those that stand second.
+const RENAMED: Option<(c_int, c_int)> = Some((O_CREAT | O_EXCL | O_TRUNC, O_CREAT | O_EXCL));
+
 /// In the order in which they are applied; `None` where the kernel has no seccomp.
 fn filters(making: Option<Making>, listens: bool) -> std::io::Result<Option<(Filter, Filter)>> {
     let (calls, openings): (&[&[c_long]], _) = match making {
         None => (&[], None),
         Some(Making::Unnamed) => (&[MAKING], Some((O_TMPFILE | O_CREAT | O_TRUNC, O_TMPFILE))),
-        Some(Making::Renamed) => (&[MAKING, RENAMING], Some((O_CREAT | O_EXCL | O_TRUNC, O_CREAT | O_EXCL))),
+        Some(Making::Renamed) => (&[MAKING, RENAMING], RENAMED),
+        Some(Making::Below) => (&[MAKING, RENAMING, MAKING_BELOW], RENAMED),
     };
     let making = calls.iter().copied().flatten();
     let listening = LISTENING.iter().chain(LISTENING_HERE).filter(|_| listens);

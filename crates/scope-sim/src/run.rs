@@ -136,6 +136,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
         measuring: Measuring::unjoined(sources.len()),
+        statistics: None,
         scripts: Arc::new(Scripts::none()),
         ring: ring.clone(),
         triggers: Triggers::new(&triggers(&scene.triggers), manual()),

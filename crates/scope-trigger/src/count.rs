@@ -38,6 +38,8 @@ pub(crate) const BATCH: usize = 64;
 const SKETCH_SHARE: usize = 8;
 /// No ring: only the latest match may be younger than T.
 const NO_RING: u32 = u32::MAX;
+/// A key's first ring has 8 times, which is a line: most keys that match again never need a larger one.
+const FIRST_ORDER: usize = 1;
 /// There was no room for a ring: the sketch has this key's matches.
 const IN_SKETCH: u32 = u32::MAX - 1;
 
@@ -74,7 +76,8 @@ impl Times {
         bytes_max: usize,
     ) -> Option<Vec<i64>> {
         let Some(block) = self.block() else {
-            let Some(block) = rings.allocate(0, bytes_max) else {
+            let first = rings.allocate(FIRST_ORDER, bytes_max).or_else(|| rings.allocate(0, bytes_max));
+            let Some(block) = first else {
                 self.ring = IN_SKETCH;
                 return Some(vec![before_ns]);
             };

@@ -296,6 +296,86 @@ Examples:
   wirescope store list --store /srv/ws
 ";
 
+pub const STATS_EXAMPLES: &str = "\
+Exit codes:
+  0  done
+  1  something could not be read or written, or the answer was cut
+  2  refused before anything was read
+
+Examples:
+  # who sent and got most in the last three minutes
+  wirescope stats top --db stats.sqlite
+
+  # the ports with the most flows of the last hour
+  wirescope stats top --db /srv/stats/ --by flows --dim port --last 1h
+
+  # the files of a folder, and a copy of one
+  wirescope stats files --db /srv/stats/
+  wirescope stats copy 2026-11-27 --db /srv/stats/ --out copy.sqlite
+
+  # all tables for DuckDB or pandas
+  wirescope stats export --db /srv/stats/ --out lake
+";
+
+pub const STATS_SQL_EXAMPLES: &str = "\
+Exit codes:
+  0  the whole answer was given
+  1  it was cut: it took too long, or is too large
+  2  refused: it is no SELECT, or the database can not be asked
+
+Examples:
+  wirescope stats sql --db stats.sqlite \\
+      'SELECT ts_ns, sum(bytes) FROM intervals GROUP BY ts_ns'
+
+  # for a program, over all files of a folder
+  wirescope stats sql --db /srv/stats/ --json \\
+      \"SELECT * FROM flows WHERE src_ip = '10.0.0.1' LIMIT 100\"
+
+  # which columns there are
+  wirescope stats sql --db stats.sqlite \\
+      \"SELECT name, type FROM pragma_table_info('flows')\"
+";
+
+pub const STATS_EXPORT_EXAMPLES: &str = "\
+Rows go into DIR/TABLE/date=D/hour=H/, by the hour of their time in UTC.
+Each file has all rows that one file of the database has of an hour, and
+takes the place of what was exported before: nothing is there twice.
+
+Exit codes:
+  0  all rows of the span were written
+  1  something could not be read or written: do it again
+  2  refused before anything was written
+
+Examples:
+  # everything, and later the last hours once more
+  wirescope stats export --db /srv/stats/ --out lake
+  wirescope stats export --db /srv/stats/ --out lake --from -2h
+
+  # read by DuckDB
+  duckdb -c \"SELECT sum(bytes) FROM 'lake/intervals/*/*/*.parquet'\"
+";
+
+pub const FLOWS_EXAMPLES: &str = "\
+A flow matches as its packets would, in either direction. Filters on
+anything else than hosts, nets, ports, protocols and one VLAN are refused.
+
+Exit codes:
+  0  all that there is was written; --follow was ended
+  1  something could not be read or written
+  2  refused before anything was read
+
+Examples:
+  # what a host did around a time
+  wirescope flows host 10.0.0.1 --db stats.sqlite --from 14:00 --to 14:10
+
+  # as they come, for a program
+  wirescope flows tcp port 443 --db /srv/stats/ --follow --format jsonl
+
+  # their packets, by the filter that each record has
+  wirescope query \"$(wirescope flows host 10.0.0.1 --db stats.sqlite \\
+      --format jsonl | head -1 | jq -r .filter)\" --store /srv/ws
+";
+
 pub const ASK_EXAMPLES: &str = "\
 A running instance answers at its control socket: wirescope.sock in the folder
 of its --out, unless --control says otherwise.

@@ -13,6 +13,7 @@ mod explain;
 mod export;
 #[cfg(test)]
 mod flags_page;
+mod flows;
 mod help;
 mod hold;
 mod import;
@@ -27,6 +28,7 @@ mod routes_page;
 mod script;
 mod serve;
 mod speech;
+mod stats;
 mod stdio;
 mod store;
 mod tcpdump_words;
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
         return ExitCode::from(failed(&Fault::of_thing("signals").error(&error)));
     }
     let code = match cli.command {
-        Verb::Run(_) => run(below(&matches, &["run"])),
+        Verb::Run(_) => run(below(&matches, &["run"]), false),
         Verb::Demo(args) => demo::demo(&args),
         Verb::Filter(args) => told(explain::explain(&args)),
         Verb::Bench(args) => told(bench::bench(&args)),
@@ -83,6 +85,14 @@ fn main() -> ExitCode {
         Verb::Export(args) => export::export(&args),
         Verb::Query(args) => query::query(&args),
         Verb::Store { what: StoreVerb::List(args) } => store::list(&args),
+        Verb::Stats { what: Some(what), .. } => stats::stats(&what),
+        Verb::Stats { what: None, flags } => {
+            let words = ["wirescope".into(), "run".into()].into_iter().chain(flags);
+            let matches =
+                Cli::command().try_get_matches_from(words).unwrap_or_else(|error| not_understood(error));
+            run(below(&matches, &["run"]), true)
+        }
+        Verb::Flows(args) => flows::flows(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Import(args) => import::import(&args),
         Verb::Hold { what } => told(hold::hold(&what)),
@@ -202,8 +212,9 @@ fn below<'a>(matches: &'a ArgMatches, commands: &[&str]) -> &'a ArgMatches {
     commands.iter().fold(matches, |matches, command| matches.subcommand_matches(command).unwrap_or(matches))
 }
 
-fn run(matches: &ArgMatches) -> u8 {
+fn run(matches: &ArgMatches, is_stats: bool) -> u8 {
     let args = match config::read(matches) {
+        Ok(args) if is_stats => args.of_stats(),
         Ok(args) => args,
         Err(faults) => {
             speech::choose(config::log_format(matches));

@@ -11,13 +11,14 @@ pub mod rights;
 pub mod scripts;
 mod signals;
 pub mod sources;
+mod stats;
 mod store;
 pub mod triggers;
 
 use crate::args::RunArgs;
 use faults::{Faults, of_ring, such_as};
 use scope_api::Role;
-use scope_config::Settings;
+use scope_config::{Origin, Settings};
 use scope_door::Hooks;
 use scope_engine::{Fixed, Live, RunPlan, SingleDump};
 use scope_fault::{Fault, Part, Setting, sentence};
@@ -36,6 +37,10 @@ use triggers::{Meant, Times};
 const COUNT_BYTES_MIN: u64 = 1 << 20;
 /// See [`COUNT_BYTES_MIN`].
 const COUNT_BYTES_MAX: u64 = 64 << 30;
+
+/// The least that a lane takes, and of what.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+const LANE_BYTES_MIN: u64 = 16 * SEGMENT_BYTES_MIN;
 
 /// Status lines come this far apart at least.
 const STATUS_NS_MIN: i64 = 1_000_000_000;
@@ -163,7 +168,7 @@ fn plan_with(
     let memory = memory(args, &ring, &sources, segments.1 > 0, look, &mut faults);
     let free_bytes =
         (look == Look::Machine).then(|| Machine::this().available(None).0.saturating_sub(ring.ring_bytes));
-    capture::rings(&mut sources.entries, free_bytes, &mut faults);
+    capture::rings(&mut sources.entries, free_bytes, args.is_stats, &mut faults);
     let dumps_max = match &args.dumps_max {
         Some(text) => count("dumps-max", text, DUMPS_MAX, &mut faults),
         None if sources.can_wait() => DUMPS_WAITING,
@@ -198,6 +203,7 @@ fn plan_with(
     if let Some(store) = store.as_ref().filter(|_| look == Look::Machine && segments.1 > 0) {
         store::memory(store, &ring, segments.0 as u64, &memory, &Machine::this(), &mut faults);
     }
+    let stats = stats::plan(args, look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =
@@ -226,6 +232,7 @@ fn plan_with(
         folder,
         dump,
         store,
+        stats,
         ring_out,
         control: control.filter(|_| look == at_sources),
         config: args.settings.to_toml(),
@@ -301,6 +308,12 @@ fn ring(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) -> (RingConf
     };
     let ring_bytes = size("ring", &args.ring, "1GiB");
     let segment_bytes = args.segment.as_ref().map(|text| size("segment", text, "2MiB"));
+    // Statistics alone keep nothing: the least that lanes take.
+    let is_open = |key: &str| args.settings.values(key).iter().all(|value| value.origin == Origin::Default);
+    let (ring_bytes, segment_bytes) = match args.is_stats && is_open("ring") && is_open("segment") {
+        true => (Some(sources.lanes.max(1) as u64 * LANE_BYTES_MIN), Some(Some(SEGMENT_BYTES_MIN))),
+        false => (ring_bytes, segment_bytes),
+    };
     // What couldn't be read is not held against the other one.
     let config = RingConfig {
         ring_bytes: ring_bytes.unwrap_or(1 << 30),

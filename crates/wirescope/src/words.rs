@@ -2,7 +2,8 @@
 
 use scope_dump::gaps_in_words;
 use scope_engine::{
-    DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, ScriptStatus, Status, Summary,
+    DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, ScriptStatus, StatsStatus, Status,
+    Summary,
 };
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
@@ -147,7 +148,32 @@ pub fn details(status: &Status) -> Vec<String> {
         let (packets_per_s, cpu) = (status.packets_per_s as u64, status.cpu * 100.0);
         format!("      script {}  {} packets/s  busy {cpu:.0} %", script(status), number(packets_per_s))
     });
-    workers.chain(interfaces).chain(nics).chain(dumps).chain(scripts).chain(space).chain(volumes).collect()
+    let stats = status.stats.iter().map(|status| {
+        let behind =
+            if status.lag_ns > 0 { format!("  {} behind", span(status.lag_ns)) } else { String::new() };
+        format!("      stats {}{behind}", stats(status))
+    });
+    let lines = workers.chain(interfaces).chain(nics).chain(dumps).chain(scripts).chain(stats);
+    lines.chain(space).chain(volumes).collect()
+}
+
+/// What statistics have done.
+fn stats(status: &StatsStatus) -> String {
+    let counts = [
+        (status.flows, "flows go on"),
+        (status.evicted, "flows evicted"),
+        (status.folded_rows + status.folded_flows, "rows folded into sums"),
+        (status.unwritten, "rows not written in time"),
+        (status.late, "packets late"),
+        (status.moved_aside, "damaged files renamed"),
+        (status.sent, "records sent"),
+        (status.unsent, "records not sent"),
+    ];
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    let told: String = some.map(|(count, what)| format!(", {} {what}", number(*count))).collect();
+    let failing = status.ended.as_ref().or(status.failing.as_ref());
+    let failing = failing.map(|why| format!("; failing: {why}")).unwrap_or_default();
+    format!("{} written{told}{failing}", counted(status.rows, "row"))
 }
 
 /// What one script has done so far.
@@ -280,6 +306,9 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     }
     for status in &summary.scripts {
         line(&mut text, format!("script    {}", script(status)));
+    }
+    if let Some(status) = &summary.stats {
+        line(&mut text, format!("stats     {}", stats(status)));
     }
     if let Some(exec) = &summary.exec {
         let fates = [(exec.failed, "failed"), (exec.timed_out, "took too long"), (exec.skipped, "skipped")];

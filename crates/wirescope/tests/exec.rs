@@ -266,8 +266,8 @@ fn what_a_command_started_has_its_grace_though_the_command_itself_is_gone() {
         }
         // Both times are the helper's: no busy machine makes them shorter.
         let took_s = event["took_s"].as_f64().unwrap();
-        // Its two waits end at whole milliseconds of the system's.
-        assert!(took_s >= timeout.as_secs_f64() + 1.99, "2 s of grace: {event}");
+        // The clocks of its waits are coarse: the grace itself is two seconds.
+        assert!(took_s >= timeout.as_secs_f64() + 1.9, "2 s of grace: {event}");
         assert!(!runs(&pid), "then it is killed");
         // Nothing but that: on a busy machine it may not have run at all in its grace.
         assert!(["tidied\n", ""].iter().any(|said| event["output"] == *said), "{event}");

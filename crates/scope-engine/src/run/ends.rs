@@ -140,6 +140,10 @@ impl Run {
         summary.stores = stores;
         failures.extend(self.shared.scripts.failures());
         summary.scripts = scripts;
+        if let Some(statistics) = &self.shared.statistics {
+            failures.extend(statistics.failure());
+            summary.stats = Some(statistics.status());
+        }
         summary.annexes_left_out = self.shared.dumps.evidence().annexes.omitted();
         summary.space = self.space.summary();
         summary.exec = self.exec.as_ref().map(|exec| exec.counts());

@@ -52,6 +52,10 @@ impl Run {
                 }
             }
         }
+        let statistics = self.shared.statistics.iter();
+        for text in statistics.flat_map(|statistics| statistics.take_news()) {
+            self.warn(text, watch, warnings);
+        }
         for notice in self.space.look(&self.shared.events) {
             self.pass_on(notice, watch, warnings);
         }

@@ -61,6 +61,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
         Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
         measuring: scope_engine::Measuring::unjoined(1),
+        statistics: None,
         scripts: Arc::new(scope_engine::scripts::Scripts::none()),
         ring: ring.clone(),
         triggers: Triggers::new(triggers, by_hand()),

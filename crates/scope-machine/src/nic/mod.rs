@@ -13,6 +13,7 @@
 //! What a driver doesn't answer is unknown (`None`) and never guessed. Everything here works without
 //! privileges.
 
+pub mod addresses;
 mod advice;
 mod altered;
 pub mod answers;

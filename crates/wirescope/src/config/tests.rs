@@ -16,7 +16,8 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 11] = [
+const ANY_TEXT: [&str; 12] = [
+    "db",
     "out",
     "dump-script",
     "ring-out",
@@ -492,6 +493,18 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("script-timeout", "\"2s\""),
         ("exclude-self", "true"),
         ("filter-engine", "\"interpreter\""),
+        ("db-interval", "\"1s\"\ndb = \"d/\""),
+        ("db-every", "\"hour\"\ndb = \"d/\""),
+        ("db-keep", "3\ndb = \"d/\""),
+        ("db-budget", "\"1GiB\"\ndb = \"d/\""),
+        ("db-min-free", "\"5%\"\ndb = \"d/\""),
+        ("no-flow-rows", "true\ndb = \"d/\""),
+        ("traffic-rows", "100\ndb = \"d/\""),
+        ("local", "\"any\"\ndb = \"d/\""),
+        ("flows-max", "1000\ndb = \"d/\""),
+        ("flow-idle", "\"5s\"\ndb = \"d/\""),
+        ("flow-active", "\"1min\"\ndb = \"d/\""),
+        ("ipfix", "\"192.0.2.1:4739\""),
         ("exec", "\"true\""),
         ("exec-max", "2"),
         ("exec-timeout", "5"),

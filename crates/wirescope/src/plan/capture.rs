@@ -105,13 +105,20 @@ fn check_shared(entries: &[SourceEntry], faults: &mut Faults<'_>) {
     }
 }
 
+/// A small ring: bytes of its blocks, and how many. It holds 64 ms of a full gigabit.
+const SMALL: (u32, u32) = (256 << 10, 32);
+
 /// Fills in the kernel's rings where the sources leave them open, and refuses those that the memory can't
 /// hold beside the ring: `free_bytes` are free, that ring's not counted. `None`: it may be for another
-/// machine, only what no machine takes is refused.
-pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, faults: &mut Faults<'_>) {
+/// machine, only what no machine takes is refused. `is_small`: for statistics alone.
+pub fn rings(entries: &mut [SourceEntry], free_bytes: Option<u64>, is_small: bool, faults: &mut Faults<'_>) {
     let mut left_bytes = free_bytes.unwrap_or(u64::MAX);
     for entry in entries {
         let SourcePlan::AfPacket(live) = &mut entry.plan else { continue };
+        if is_small {
+            live.block_bytes.get_or_insert(SMALL.0);
+            live.blocks.get_or_insert(SMALL.1);
+        }
         if free_bytes.is_some() {
             settings::choose(live, settings::link_speed(&live.interface), left_bytes);
         }

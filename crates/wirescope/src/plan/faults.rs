@@ -204,6 +204,7 @@ pub fn of_engine(error: EngineError) -> Fault {
         | EngineError::Exec(fault)
         | EngineError::Script(fault)
         | EngineError::Control(fault)
+        | EngineError::Stats(fault)
         | EngineError::Store(fault) => fault,
         EngineError::Ring(error) => of_ring(&error, &[]),
         EngineError::Rights(error) => error.fault(),

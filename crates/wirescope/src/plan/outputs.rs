@@ -26,7 +26,7 @@ pub fn plan(
 ) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
         Some(path) => writable_folder(path, "out", look, faults),
-        None if args.write.is_some() || !has_dumps => None,
+        None if args.write.is_some() || !has_dumps || args.is_stats => None,
         None => {
             let (out, write) = (Setting::of("out").example("DIR"), Setting::of("write").example("FILE"));
             let fault = Fault::of("out").cause("there is no folder for dumps and the log").missing();
@@ -72,6 +72,11 @@ pub fn exit_after(args: &RunArgs, faults: &mut Faults<'_>) -> Option<u64> {
 /// A capture file is over before anybody fires by hand: without a trigger nothing of it would ever be
 /// written.
 pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faults<'_>) {
+    if args.is_stats && !args.stats.are_wanted() {
+        let fault = Fault::of("db").cause("there is no place for the statistics").missing();
+        let (db, ipfix) = (Setting::of("db").example("PATH"), Setting::of("ipfix").example("ADDR:PORT"));
+        return faults.add(fault.remedy(sentence![add(), db, " or ", ipfix]));
+    }
     if !args.trigger.is_empty() || !sources.are_files_at_once() {
         return;
     }
@@ -80,7 +85,11 @@ pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faul
         let fault =
             Fault::of("write").cause("only a trigger starts a dump of a capture file, and there is none");
         faults.add(fault.remedy(sentence![add(), trigger]).missing());
-    } else if args.ring_out.is_none() && args.summary.is_none() && args.store.is_empty() {
+    } else if args.ring_out.is_none()
+        && args.summary.is_none()
+        && args.store.is_empty()
+        && !args.stats.are_wanted()
+    {
         let (ring_out, summary) =
             (Setting::of("ring-out").example("FILE"), Setting::of("summary").example("json"));
         let fault = Fault::of("source")

@@ -264,6 +264,11 @@ impl Started {
         self.stderr.so_far()
     }
 
+    /// What it has printed on standard output so far.
+    pub fn printed(&self) -> String {
+        self.stdout.so_far()
+    }
+
     /// Number of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -1,0 +1,104 @@
+//! The stage that counts: flows and intervals of the batch at hand, handed on at commits.
+
+use super::batch::Batch;
+use crate::statistics::Statistics;
+use scope_flow::counting::Counting;
+use scope_flow::rows::LossRow;
+use scope_packet::{Headers, Interface, Moment, Packet};
+use std::sync::Arc;
+
+/// What one worker counts, if the run has statistics.
+pub(super) struct Flows<'a> {
+    of: Option<Of<'a>>,
+}
+
+struct Of<'a> {
+    statistics: &'a Statistics,
+    index: u32,
+    grace_ns: i64,
+    counting: Counting,
+    /// Names of its interfaces, by number.
+    interfaces: Arc<[Arc<str>]>,
+    /// What stands in front of their frames, by number; empty: nothing does.
+    pseudo_headers: Vec<u32>,
+    losses: Vec<LossRow>,
+}
+
+impl<'a> Flows<'a> {
+    /// For a worker that has no interface yet.
+    pub fn new(statistics: Option<&'a Statistics>, index: u32, grace_ns: i64) -> Flows<'a> {
+        let of = statistics.map(|statistics| Of {
+            statistics,
+            index,
+            grace_ns,
+            counting: Counting::new(statistics.settings()),
+            interfaces: Arc::default(),
+            pseudo_headers: Vec::new(),
+            losses: Vec::new(),
+        });
+        Flows { of }
+    }
+
+    /// An interface more.
+    pub fn interface(&mut self, interface: &Interface) {
+        if let Some(of) = &mut self.of {
+            let bytes = interface.link_type.pseudo_header_bytes();
+            if bytes > 0 {
+                of.pseudo_headers.resize(of.interfaces.len(), 0);
+                of.pseudo_headers.push(bytes);
+            }
+            of.interfaces = of.interfaces.iter().cloned().chain([Arc::from(&*interface.name)]).collect();
+        }
+    }
+
+    /// Counts a batch but for what a prefilter refused. Packets without a lane were not parsed.
+    #[inline]
+    pub fn run(&mut self, batch: &Batch<'_>, refused: u64, headers: impl Fn(usize) -> Headers) {
+        let Some(of) = &mut self.of else { return };
+        if batch.packets.is_empty() {
+            return;
+        }
+        let all = !0 >> (u64::BITS as usize - batch.packets.len());
+        let parsed = batch.lanes().fold(0, |parsed, (_, which)| parsed | which);
+        let headers = |at: usize| (parsed >> at & 1 != 0).then(|| headers(at));
+        let pseudo_headers = &of.pseudo_headers;
+        let bytes = |packet: &Packet<'_>| match pseudo_headers.get(packet.interface as usize) {
+            None => packet.original_len,
+            Some(bytes) => packet.original_len.saturating_sub(*bytes),
+        };
+        of.counting.run(batch.packets, all & !refused, headers, bytes, |_| 0);
+    }
+
+    /// Packets of an interface are lost.
+    #[cold]
+    pub fn lost(&mut self, interface: u32, reason: &'static str, packets: u64, (from_ns, to_ns): (i64, i64)) {
+        let Some(of) = &mut self.of else { return };
+        let interface = of.interfaces.get(interface as usize).cloned();
+        of.losses.push(LossRow { from_ns, to_ns, interface, reason, packets, late_until_ns: 0 });
+    }
+
+    /// The worker has come to `clock`: what nothing belongs to any more is handed on. `waits`: until there is room.
+    #[inline]
+    pub fn commit(&mut self, clock: Moment, waits: bool) {
+        let Some(of) = &mut self.of else { return };
+        if of.counting.step(clock.time_ns.saturating_sub(of.grace_ns)) || !of.losses.is_empty() {
+            of.hand_on(clock, waits);
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn end(&mut self, clock: Moment) {
+        if let Some(of) = &mut self.of {
+            of.counting.end();
+            of.hand_on(clock, true);
+        }
+    }
+}
+
+impl Of<'_> {
+    #[cold]
+    fn hand_on(&mut self, clock: Moment, waits: bool) {
+        let (counting, losses) = (&mut self.counting, &mut self.losses);
+        self.statistics.hand_on(self.index, (counting, losses), &self.interfaces, clock.time_ns, waits);
+    }
+}

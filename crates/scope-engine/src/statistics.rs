@@ -1,0 +1,273 @@
+//! The statistics of a run: workers hand on what they have counted, and one thread (`recording.rs`) joins it, writes
+//! it and sends it.
+//!
+//! ```text
+//!  worker ─ try_lock ─► its outbox ─┐
+//!  worker ─ try_lock ─► its outbox ─┴► thread "stats": Joined ─► SQLite, IPFIX
+//! ```
+//! A worker of a live source never waits: what it can't hand on stays with it until its next commit, and what there
+//! is no room for is folded into sums. One that feeds from files waits for room.
+
+use crate::failure::Failure;
+use crate::measuring::locked;
+use crate::plan::StatsPlan;
+use scope_events::counts;
+use scope_flow::counting::{Counting, Handed, Settings};
+use scope_flow::remainder::Remainder;
+use scope_flow::rows::LossRow;
+use scope_flow::table::Bounds;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// Memory of rows that wait, of all workers.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// What a row of a worker takes, nearly.
+const ROW_BYTES: usize = 256;
+/// Losses that wait in one outbox.
+const LOSSES_MAX: usize = 1 << 10;
+/// How long workers that can wait do so at once.
+const WAIT_STEP: Duration = Duration::from_micros(200);
+/// What hashes begin with where a source can wait.
+const FILE_SEED: [u64; 2] = [0x5c09_e5c0_9e5c_09e5, 0xf10e_5f10_e5f1_0e55];
+
+/// What one worker has handed on, and nobody has taken.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub handed: Handed,
+    pub remainder: Remainder,
+    pub losses: Vec<LossRow>,
+    /// Names of the worker's interfaces, by number.
+    pub interfaces: Arc<[Arc<str>]>,
+    /// Everything before this interval is here, or was taken.
+    pub until: i64,
+    /// The latest time that the worker has seen.
+    pub clock_ns: i64,
+    /// Flows in its table, and how many were evicted so far.
+    pub flows: usize,
+    pub evicted: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Statistics {
+    pub(crate) plan: StatsPlan,
+    /// No source can wait.
+    pub(crate) live: bool,
+    seed: [u64; 2],
+    /// One for each worker. Protected by its lock, which is held to put something in or to take all.
+    pub(crate) outboxes: Vec<Mutex<Outbox>>,
+    /// The thread has ended, or never began.
+    over: AtomicBool,
+    /// What it has done so far.
+    status: Mutex<StatsStatus>,
+    /// What people are to hear, and haven't yet.
+    news: Mutex<Vec<String>>,
+}
+
+/// What statistics have done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsStatus {
+    /// Rows that were written.
+    pub rows: u64,
+    /// The end of the last interval that was written, ns; 0: none was.
+    pub written_ns: i64,
+    /// How far that is behind the clock, ns.
+    pub lag_ns: i64,
+    /// Flows that go on.
+    pub flows: u64,
+    /// Flows whose place was needed.
+    pub evicted: u64,
+    /// Rows of traffic, and records, that were folded into sums.
+    pub folded_rows: u64,
+    /// See `folded_rows`.
+    pub folded_flows: u64,
+    /// Of these, because they couldn't be written.
+    pub unwritten: u64,
+    /// Packets that came when their interval was written.
+    pub late: u64,
+    /// Damaged files that were renamed.
+    pub moved_aside: u64,
+    /// Records that were sent, and that were refused or had no room.
+    pub sent: u64,
+    /// See `sent`.
+    pub unsent: u64,
+    /// Why nothing is written now; why nothing is written any more.
+    pub failing: Option<String>,
+    /// See `failing`.
+    pub ended: Option<String>,
+}
+
+impl StatsStatus {
+    /// As summary and log have it.
+    pub(crate) fn facts(&self) -> counts::Stats {
+        counts::Stats {
+            rows: self.rows,
+            written_ns: self.written_ns,
+            lag_ns: self.lag_ns,
+            flows: self.flows,
+            evicted: self.evicted,
+            folded_rows: self.folded_rows,
+            folded_flows: self.folded_flows,
+            unwritten: self.unwritten,
+            late: self.late,
+            moved_aside: self.moved_aside,
+            sent: self.sent,
+            unsent: self.unsent,
+            failing: self.failing.clone(),
+            ended: self.ended.clone(),
+        }
+    }
+
+    /// Its counters by name, for the run's line in the database.
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 8] {
+        [
+            ("rows", self.rows),
+            ("evicted", self.evicted),
+            ("folded_rows", self.folded_rows),
+            ("folded_flows", self.folded_flows),
+            ("unwritten", self.unwritten),
+            ("late", self.late),
+            ("sent", self.sent),
+            ("unsent", self.unsent),
+        ]
+    }
+}
+
+impl Outbox {
+    fn rows(&self) -> usize {
+        self.handed.rows()
+    }
+
+    /// All that is in it.
+    pub fn take(&mut self) -> (Handed, Remainder, Vec<LossRow>) {
+        let Outbox { handed, remainder, losses, .. } = self;
+        (std::mem::take(handed), std::mem::take(remainder), std::mem::take(losses))
+    }
+}
+
+impl Statistics {
+    /// Of a run with so many workers. `run_id` is what nobody outside can guess.
+    pub fn new(plan: StatsPlan, workers: usize, run_id: [u8; 16], live: bool) -> Statistics {
+        let id = u128::from_le_bytes(run_id);
+        Statistics {
+            plan,
+            live,
+            seed: if live { [id as u64, (id >> 64) as u64] } else { FILE_SEED },
+            outboxes: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
+            over: AtomicBool::new(false),
+            status: Mutex::default(),
+            news: Mutex::default(),
+        }
+    }
+
+    /// What a worker counts, and how.
+    pub(crate) fn settings(&self) -> Settings {
+        let StatsPlan { flows_max, idle_ns, active_ns, length_ns, .. } = self.plan;
+        let flows_max = (flows_max / self.outboxes.len()).max(1);
+        let bounds = Bounds { flows_max, idle_ns, active_ns };
+        Settings { bounds, length_ns, expires: self.live, seed: self.seed }
+    }
+
+    fn rows_max(&self) -> usize {
+        WAITING_BYTES_MAX / ROW_BYTES / self.outboxes.len()
+    }
+
+    /// Takes what `worker` hands on. Without `waits` it never waits: it leaves everything where it is if somebody
+    /// holds the outbox just now.
+    pub(crate) fn hand_on(
+        &self,
+        worker: u32,
+        (counting, losses): (&mut Counting, &mut Vec<LossRow>),
+        interfaces: &Arc<[Arc<str>]>,
+        clock_ns: i64,
+        waits: bool,
+    ) {
+        let place = &self.outboxes[worker as usize];
+        let mut outbox = match place.try_lock() {
+            Ok(outbox) => outbox,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if waits => locked(place),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        while waits && outbox.rows() > self.rows_max() && !self.over.load(Ordering::Acquire) {
+            drop(outbox);
+            std::thread::sleep(WAIT_STEP);
+            outbox = place.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        let (handed, until) = counting.take();
+        if !Arc::ptr_eq(&outbox.interfaces, interfaces) {
+            outbox.interfaces = interfaces.clone();
+        }
+        if outbox.rows() > self.rows_max() || self.over.load(Ordering::Relaxed) {
+            outbox.fold(handed, self.plan.length_ns);
+        } else {
+            outbox.handed.join(handed);
+        }
+        let room = LOSSES_MAX.saturating_sub(outbox.losses.len());
+        if losses.len() <= room {
+            outbox.losses.append(losses);
+        }
+        outbox.until = outbox.until.max(until);
+        outbox.clock_ns = outbox.clock_ns.max(clock_ns);
+        let (flows, counters) = counting.counters();
+        (outbox.flows, outbox.evicted) = (flows, counters.evicted);
+    }
+
+    /// `worker` has ended, however.
+    pub(crate) fn end(&self, worker: u32) {
+        locked(&self.outboxes[worker as usize]).until = i64::MAX;
+    }
+
+    /// Nobody takes anything any more.
+    pub(crate) fn over(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// What was promised and not done: rows that a disk or a lock kept from being written.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let StatsStatus { unwritten, ended, failing, .. } = self.status();
+        let why = ended.or(failing).map(|why| format!(": {why}")).unwrap_or_default();
+        match unwritten {
+            0 if why.is_empty() => None,
+            0 => Some(format!("statistics ended early{why}").into()),
+            rows => {
+                Some(format!("statistics lack {rows} rows, which are folded into sums or lost{why}").into())
+            }
+        }
+    }
+
+    /// What it has done so far.
+    pub fn status(&self) -> StatsStatus {
+        locked(&self.status).clone()
+    }
+
+    pub(crate) fn warn(&self, text: String) {
+        locked(&self.news).push(text);
+    }
+
+    /// What people are to hear, once.
+    pub(crate) fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.news))
+    }
+
+    pub(crate) fn set_status(&self, status: StatsStatus) {
+        *locked(&self.status) = status;
+    }
+}
+
+impl Outbox {
+    /// Puts sums in the place of what there is no room for. Totals have room: there are few of them.
+    fn fold(&mut self, handed: Handed, length_ns: i64) {
+        let unknown: Arc<str> = Arc::from("");
+        let interfaces = self.interfaces.clone();
+        let name = |number: u32| interfaces.get(number as usize).unwrap_or(&unknown);
+        for delta in &handed.flows.deltas {
+            self.remainder.add_delta(delta, name(delta.key.interface), length_ns);
+        }
+        for record in &handed.flows.records {
+            self.remainder.add_record(record, name(record.key.interface));
+        }
+        self.handed.totals.extend(handed.totals);
+    }
+}

@@ -1,0 +1,237 @@
+//! What one worker counts: its flow table and its intervals, batch by batch, and what it hands on.
+//!
+//! Work that is not for one packet comes in bounded steps, one after each few batches: a *pass* over the flow table
+//! begins when an interval is over and, of live traffic, once a second. When the pass is through, everything before
+//! its interval is handed on, and the worker says so: [`Counting::take`].
+
+use crate::entry::Seen;
+use crate::reading::read;
+use crate::table::{BATCH_MAX, Bounds, FlowNow, FlowTable, HandedFlows, TableCounters};
+use crate::totals::{CELLS_MAX, Cell, Frame, Total, Totals};
+use scope_packet::packet::FLAGS_OUTBOUND;
+use scope_packet::{Headers, Packet};
+
+/// Slots that a pass looks at in one step.
+const STEP: usize = 1024;
+/// A pass over live flows begins so often, ns of capture time, also where no interval ends.
+const PASS_EVERY_NS: i64 = 1_000_000_000;
+/// The direction in a packet's flags.
+const DIRECTION: u32 = 3;
+
+/// What is counted, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many flows there may be, and how long records are.
+    pub bounds: Bounds,
+    /// Length of an interval, ns.
+    pub length_ns: i64,
+    /// Flows that are silent for long are handed on while the run goes: of live traffic.
+    pub expires: bool,
+    /// What hashes begin with.
+    pub seed: [u64; 2],
+}
+
+/// What a worker hands on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handed {
+    /// What flows have in intervals, and their records.
+    pub flows: HandedFlows,
+    /// What interfaces have in intervals.
+    pub totals: Vec<(Cell, Total)>,
+}
+
+/// Which flow a packet of the last batch is of, and which conditions hold for that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Placed {
+    slot: u32,
+    holds: u16,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Counting {
+    settings: Settings,
+    table: FlowTable,
+    totals: Totals,
+    handed: Vec<(Cell, Total)>,
+    /// The interval that the last packet was in: its number, begin and end.
+    last: (i64, i64, i64),
+    /// Where the pass goes on, and its interval.
+    pass: Option<(usize, i64)>,
+    /// When the last pass began.
+    passed_ns: i64,
+    /// Everything before this interval is handed on.
+    until: i64,
+    placed: [Placed; BATCH_MAX],
+    /// Room for the packets of a batch that have a flow.
+    seen: Box<[Seen; BATCH_MAX]>,
+}
+
+impl Counting {
+    /// Nothing is counted yet.
+    pub fn new(settings: Settings) -> Counting {
+        Counting {
+            settings,
+            table: FlowTable::new(settings.bounds, settings.seed),
+            totals: Totals::default(),
+            handed: Vec::new(),
+            last: (0, 0, settings.length_ns),
+            pass: None,
+            passed_ns: i64::MIN,
+            until: 0,
+            placed: [Placed::default(); BATCH_MAX],
+            seen: Box::new([Seen::default(); BATCH_MAX]),
+        }
+    }
+
+    /// Counts the packets of a batch that are in `which`, a bit each. `headers` are those of the packet in a place, if
+    /// it was parsed; `bytes` is its frame's length. `holds` says which conditions hold right behind a packet of a flow, a bit each.
+    #[inline]
+    pub fn run(
+        &mut self,
+        packets: &[Packet<'_>],
+        which: u64,
+        headers: impl Fn(usize) -> Option<Headers>,
+        bytes: impl Fn(&Packet<'_>) -> u32,
+        holds: impl Fn(&FlowNow<'_>) -> u16,
+    ) {
+        let mut count = 0;
+        let mut rest = which;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let packet = &packets[at];
+            let headers = headers(at).unwrap_or_default();
+            // The last time that there is says that a record has no packet.
+            let time_ns = packet.time_ns.min(i64::MAX - 1);
+            let interval = self.interval(time_ns);
+            let reading = read(&headers, packet.data, packet.interface);
+            let vlan = if headers.vlan_tags() > 0 { headers.vlan_id() } else { 0 };
+            self.totals.add(&Frame {
+                cell: Cell { interval, interface: packet.interface, vlan },
+                bytes: bytes(packet),
+                is_sent: packet.flags & DIRECTION == FLAGS_OUTBOUND,
+                ip: reading.as_ref().map(|reading| (reading.key.protocol(), reading.ip_bytes)),
+            });
+            self.placed[at] = Placed::default();
+            if let Some(reading) = reading {
+                let bytes = bytes(packet);
+                self.seen[count] = Seen { reading, bytes, time_ns, interval, at: at as u8 };
+                count += 1;
+            }
+        }
+        let (placed, totals) = (&mut self.placed, &mut self.totals);
+        self.table.run(&mut self.seen[..count], |seen, slot, now| {
+            if now.is_new() {
+                let (interval, key) = (seen.interval, &seen.reading.key);
+                totals.begin_flow(Cell { interval, interface: key.interface, vlan: key.vlan() });
+            }
+            placed[usize::from(seen.at)] = Placed { slot, holds: holds(&now) };
+        });
+    }
+
+    /// Whether condition `number` first holds for its flow with the packet in place `at` of the last batch.
+    pub fn fires(&mut self, at: usize, number: usize) -> bool {
+        let Placed { slot, holds } = self.placed[at];
+        holds >> number & 1 != 0 && self.table.fire(slot, number)
+    }
+
+    /// The number of the interval that a time is in.
+    #[inline]
+    fn interval(&mut self, time_ns: i64) -> i64 {
+        let (number, from_ns, to_ns) = self.last;
+        if (from_ns..to_ns).contains(&time_ns) {
+            return number;
+        }
+        let number = time_ns.div_euclid(self.settings.length_ns);
+        let from_ns = number * self.settings.length_ns;
+        self.last = (number, from_ns, from_ns.saturating_add(self.settings.length_ns));
+        number
+    }
+
+    /// Goes on with what is to be done beside packets: nothing comes any more, but for what is late, that lies before
+    /// `settled_ns`. Whether there is something to take.
+    #[inline]
+    pub fn step(&mut self, settled_ns: i64) -> bool {
+        let interval = settled_ns.div_euclid(self.settings.length_ns);
+        self.passed_ns = self.passed_ns.min(settled_ns);
+        let is_due = interval > self.until
+            || self.settings.expires && settled_ns - self.passed_ns.max(0) >= PASS_EVERY_NS;
+        if self.pass.is_none() && is_due {
+            self.pass = Some((0, interval.max(self.until)));
+            self.passed_ns = settled_ns;
+        }
+        if let Some((from, interval)) = self.pass {
+            let clock_ns = self.settings.expires.then_some(settled_ns);
+            self.pass = self.table.sweep(from, STEP, interval, clock_ns).map(|next| (next, interval));
+            if self.pass.is_none() {
+                self.totals.take(interval, &mut self.handed);
+                self.until = interval;
+                return true;
+            }
+        }
+        if self.totals.len() > CELLS_MAX {
+            self.totals.take(i64::MAX, &mut self.handed);
+        }
+        self.waiting() >= HAND_ON_FROM
+    }
+
+    /// What waits to be taken, in rows.
+    fn waiting(&self) -> usize {
+        self.table.handed.deltas.len() + self.table.handed.records.len() + self.handed.len()
+    }
+
+    /// What was counted and isn't taken; and the number of the interval before which nothing is left.
+    pub fn take(&mut self) -> (Handed, i64) {
+        let flows = std::mem::take(&mut self.table.handed);
+        (Handed { flows, totals: std::mem::take(&mut self.handed) }, self.until)
+    }
+
+    /// Gives back what nobody could take now.
+    pub fn give_back(&mut self, handed: Handed) {
+        let Handed { flows, totals } = handed;
+        let behind = std::mem::replace(&mut self.table.handed, flows);
+        self.table.handed.deltas.extend(behind.deltas);
+        self.table.handed.records.extend(behind.records);
+        let behind = std::mem::replace(&mut self.handed, totals);
+        self.handed.extend(behind);
+    }
+
+    /// Nothing more comes: everything is to be taken.
+    pub fn end(&mut self) {
+        self.table.end();
+        self.totals.take(i64::MAX, &mut self.handed);
+        (self.pass, self.until) = (None, i64::MAX);
+    }
+
+    /// Flows that are in the table, and its counters.
+    pub fn counters(&self) -> (usize, TableCounters) {
+        (self.table.len(), self.table.counters())
+    }
+}
+
+/// So many rows are worth to be taken at once.
+const HAND_ON_FROM: usize = 1 << 10;
+
+impl Handed {
+    /// There is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty() && self.totals.is_empty()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.flows.deltas.len() + self.flows.records.len() + self.totals.len()
+    }
+
+    /// Adds what was handed on later.
+    pub fn join(&mut self, later: Handed) {
+        if self.is_empty() {
+            *self = later;
+            return;
+        }
+        self.flows.deltas.extend(later.flows.deltas);
+        self.flows.records.extend(later.flows.records);
+        self.totals.extend(later.totals);
+    }
+}

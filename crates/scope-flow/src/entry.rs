@@ -1,0 +1,322 @@
+//! One flow in the table: four cache lines, of which a packet touches two, and one of TCP three.
+//!
+//! ```text
+//!  line 0  key 48 | last_ns 8 | interval 8            found by; what the sweep looks at
+//!  line 1  what it has in `interval`, per side; lengths, flags
+//!  line 2  what it had in this record before; start_ns
+//!  line 3  TCP: sequence numbers, times of the handshake, counts
+//! ```
+//! Side 0 goes from the lesser end of the key to the greater one. A packet adds to line 1 only. That is handed on
+//! as a [`Delta`], and added to line 2, when a packet of another interval comes, the interval is over, or the
+//! record ends.
+
+use crate::connection::Connection;
+use crate::key::Key;
+use crate::reading::{FIN, RST, Reading, SYN, Segment, TCP};
+use crate::rows::{Amount, Reason, Side};
+
+/// Handed on before it could run over.
+const PACKETS_MAX: u32 = 1 << 31;
+/// No interval: nothing is in line 1.
+pub(crate) const NO_INTERVAL: i64 = i64::MIN;
+/// The start of a record that has no packet yet.
+const NOT_BEGUN: i64 = i64::MAX;
+
+/// One packet with an IP header, as it counts for its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// What it says of its flow.
+    pub reading: Reading,
+    /// Original frame length.
+    pub bytes: u32,
+    /// When it was captured.
+    pub time_ns: i64,
+    /// The number of its interval.
+    pub interval: i64,
+    /// Its place in the batch.
+    pub at: u8,
+}
+
+impl Seen {
+    /// 0 from the lesser end to the greater one, 1 back.
+    #[inline]
+    fn side(&self) -> usize {
+        usize::from(self.reading.is_reverse)
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    pub key: Key,
+    /// The latest time of its record.
+    pub last_ns: i64,
+    /// Which interval line 1 is of.
+    pub interval: i64,
+    bytes: [u64; 2],
+    ip_bytes: [u64; 2],
+    packets: [u32; 2],
+    len_min: [u32; 2],
+    len_max: [u32; 2],
+    tcp_flags: [u8; 2],
+    /// The side that goes forward.
+    forward: u8,
+    /// The highest sequence number of a side is known: bits.
+    has_tops: u8,
+    /// Conditions of triggers that have held: bits.
+    pub fired: u16,
+    before: [Amount; 2],
+    /// The earliest time of its record.
+    pub start_ns: i64,
+    /// Where it lies in the index.
+    pub hash: u64,
+    connection: Connection,
+    tops: [u32; 2],
+    resent: [u32; 2],
+    zero_windows: [u32; 2],
+}
+
+const _: () = assert!(size_of::<Entry>() == 256 && align_of::<Entry>() == 64);
+
+/// What a flow has in one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// What tells it apart.
+    pub key: Key,
+    /// Its number: its begin is this times the length.
+    pub interval: i64,
+    /// From the lesser end of the key to the greater one, and back.
+    pub amounts: [Amount; 2],
+}
+
+/// The record of a flow, as a worker hands it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What tells it apart.
+    pub key: Key,
+    /// Time of its earliest packet.
+    pub start_ns: i64,
+    /// Time of its latest packet.
+    pub end_ns: i64,
+    /// The source is the greater end of the key.
+    pub is_reverse: bool,
+    /// From source to destination, and back.
+    pub sides: [Side; 2],
+    /// Of TCP.
+    pub connection: Option<Connection>,
+    /// Why it is over.
+    pub reason: Reason,
+}
+
+impl Entry {
+    /// A flow whose first packet is `first`.
+    pub fn new(hash: u64, first: &Seen) -> Entry {
+        Entry {
+            key: first.reading.key,
+            last_ns: first.time_ns,
+            interval: NO_INTERVAL,
+            bytes: [0; 2],
+            ip_bytes: [0; 2],
+            packets: [0; 2],
+            len_min: [u32::MAX; 2],
+            len_max: [0; 2],
+            tcp_flags: [0; 2],
+            forward: first.side() as u8,
+            has_tops: 0,
+            fired: 0,
+            before: [Amount::default(); 2],
+            start_ns: first.time_ns,
+            hash,
+            connection: Connection::default(),
+            tops: [0; 2],
+            resent: [0; 2],
+            zero_windows: [0; 2],
+        }
+    }
+
+    /// Why the record ends in front of this packet, if it does.
+    #[inline]
+    pub fn ends_before(&self, packet: &Seen, idle_ns: i64, active_ns: i64) -> Option<Reason> {
+        if packet.time_ns > self.last_ns.saturating_add(idle_ns)
+            || packet.time_ns < self.start_ns.saturating_sub(idle_ns) && self.start_ns != NOT_BEGUN
+        {
+            return Some(if self.is_over() { Reason::End } else { Reason::Idle });
+        }
+        if packet
+            .reading
+            .segment
+            .is_some_and(|segment| self.connection.is_over_at(&segment, self.has_tops != 0))
+        {
+            return Some(Reason::End);
+        }
+        let span = self.last_ns.max(packet.time_ns).saturating_sub(self.start_ns.min(packet.time_ns));
+        (span > active_ns).then_some(Reason::Active)
+    }
+
+    /// The record that is over, if it has a packet; what the flow has in its interval is handed on already.
+    pub fn record(&self, reason: Reason) -> Option<Record> {
+        if self.start_ns == NOT_BEGUN {
+            return None;
+        }
+        let forward = usize::from(self.forward);
+        let side = |side: usize| Side {
+            packets: self.before[side].packets,
+            bytes: self.before[side].bytes,
+            ip_bytes: self.before[side].ip_bytes,
+            tcp_flags: self.tcp_flags[side],
+            len_min: if self.len_min[side] == u32::MAX { 0 } else { self.len_min[side] },
+            len_max: self.len_max[side],
+            zero_windows: self.zero_windows[side].into(),
+            resent: self.resent[side].into(),
+        };
+        Some(Record {
+            key: self.key,
+            start_ns: self.start_ns,
+            end_ns: self.last_ns,
+            is_reverse: forward == 1,
+            sides: [side(forward), side(1 - forward)],
+            connection: (self.key.protocol() == TCP).then_some(self.connection),
+            reason,
+        })
+    }
+
+    /// The connection was closed or reset: its record may end soon.
+    pub fn is_over(&self) -> bool {
+        self.connection.is_over()
+    }
+
+    /// A new record of the same flow begins with the next packet; the connection goes on.
+    pub fn begin_record(&mut self) {
+        self.start_ns = NOT_BEGUN;
+        self.before = [Amount::default(); 2];
+        self.len_min = [u32::MAX; 2];
+        self.len_max = [0; 2];
+        self.tcp_flags = [0; 2];
+        self.resent = [0; 2];
+        self.zero_windows = [0; 2];
+        self.connection.is_told();
+    }
+
+    /// What it has in its interval, if anything: that counts as before from here on.
+    #[inline]
+    pub fn take_delta(&mut self) -> Option<Delta> {
+        if self.interval == NO_INTERVAL {
+            return None;
+        }
+        let amounts = [0, 1].map(|side| Amount {
+            packets: self.packets[side].into(),
+            bytes: self.bytes[side],
+            ip_bytes: self.ip_bytes[side],
+        });
+        for (before, amount) in self.before.iter_mut().zip(&amounts) {
+            before.add(amount);
+        }
+        let interval = std::mem::replace(&mut self.interval, NO_INTERVAL);
+        (self.packets, self.bytes, self.ip_bytes) = ([0; 2], [0; 2], [0; 2]);
+        Some(Delta { key: self.key, interval, amounts })
+    }
+
+    /// Adds a packet of the record. What the flow has in another interval is handed on already.
+    #[inline]
+    pub fn add(&mut self, packet: &Seen) {
+        let side = packet.side();
+        self.interval = packet.interval;
+        self.last_ns =
+            if self.start_ns == NOT_BEGUN { packet.time_ns } else { self.last_ns.max(packet.time_ns) };
+        if packet.time_ns < self.start_ns {
+            self.start_ns = packet.time_ns;
+        }
+        self.packets[side] += 1;
+        self.bytes[side] += u64::from(packet.bytes);
+        self.ip_bytes[side] += u64::from(packet.reading.ip_bytes);
+        self.len_min[side] = self.len_min[side].min(packet.bytes);
+        self.len_max[side] = self.len_max[side].max(packet.bytes);
+        if let Some(segment) = &packet.reading.segment {
+            self.add_segment(side, segment, packet.time_ns);
+        }
+    }
+
+    /// Whether line 1 must be handed on before it runs over.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.packets[0].max(self.packets[1]) >= PACKETS_MAX
+    }
+
+    #[inline]
+    fn add_segment(&mut self, side: usize, segment: &Segment, time_ns: i64) {
+        let flags = segment.flags;
+        self.tcp_flags[side] |= flags;
+        if segment.window == 0 && flags & (SYN | RST) == 0 {
+            self.zero_windows[side] = self.zero_windows[side].saturating_add(1);
+        }
+        let end = segment.end();
+        if end != segment.sequence {
+            let is_known = self.has_tops >> side & 1 != 0;
+            let is_behind = is_known && end.wrapping_sub(self.tops[side]) as i32 <= 0;
+            if !is_behind {
+                self.tops[side] = end;
+                self.has_tops |= 1 << side;
+            } else if !segment.is_keep_alive(self.tops[side]) {
+                self.resent[side] = self.resent[side].saturating_add(1);
+            }
+        }
+        if let Some(forward) = self.connection.add(side, self.forward.into(), segment, time_ns) {
+            self.forward = forward as u8;
+        }
+    }
+
+    /// Both directions of its record.
+    pub fn packets(&self) -> u64 {
+        self.before.iter().map(|amount| amount.packets).sum::<u64>()
+            + self.packets.iter().map(|&packets| u64::from(packets)).sum::<u64>()
+    }
+
+    /// Frame lengths of both directions of its record.
+    pub fn bytes(&self) -> u64 {
+        self.before.iter().map(|amount| amount.bytes).sum::<u64>() + self.bytes.iter().sum::<u64>()
+    }
+
+    /// Resent segments of both directions of its record.
+    pub fn resent(&self) -> u64 {
+        self.resent.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// Announcements of a window of zero of both directions of its record.
+    pub fn zero_windows(&self) -> u64 {
+        self.zero_windows.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The handshake's time as far as it is known, ns.
+    pub fn rtt_ns(&self) -> Option<i64> {
+        match (self.connection.rtt_server_ns(), self.connection.rtt_client_ns()) {
+            (None, None) => None,
+            (server, client) => Some(server.unwrap_or(0).saturating_add(client.unwrap_or(0))),
+        }
+    }
+}
+
+impl Segment {
+    /// The sequence number behind it.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        let marks = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
+        self.sequence.wrapping_add(self.payload).wrapping_add(marks)
+    }
+
+    /// One byte, or none, right in front of what comes next.
+    #[inline]
+    fn is_keep_alive(&self, top: u32) -> bool {
+        self.payload <= 1 && self.flags & (SYN | FIN) == 0 && self.sequence == top.wrapping_sub(1)
+    }
+}
+
+impl Amount {
+    /// Adds another one.
+    #[inline]
+    pub fn add(&mut self, other: &Amount) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.ip_bytes += other.ip_bytes;
+    }
+}

@@ -1,0 +1,158 @@
+//! Opens one database for reading: nothing is made or changed, also while a run writes there.
+//!
+//! What a run has written last stands in the log beside the file (`-wal`), and where there, in a third file (`-shm`),
+//! in which readers note how far they read.
+//!
+//! | beside the file | how it is read |
+//! |---|---|
+//! | `-wal` and `-shm` | as a reader without a right to write: it notes nothing, and holds a lock on what another noted. Where nobody has the file open, SQLite finds its way through the log by itself |
+//! | neither, or an empty `-wal` | nobody has it open: the file is all there is |
+//! | a `-wal` with something in it and no `-shm` | refused: that can't be read without making the third file |
+//!
+//! So whoever may read the three files can ask, and the list of system calls of a command that only reads suffices.
+//!
+//! Within the process that writes the second and third opening of a file are one to SQLite. There the third
+//! file is opened as the writer opens it ([`Access::Beside`]).
+
+use super::error::{AskError, named};
+use crate::head::{Head, uri};
+use crate::place::beside;
+use crate::schema::VERSION;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access as Right, AtFlags, CWD, accessat};
+use scope_fault::Fault;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a file is looked at anew whose state changes while it is opened: its run begins, or ends.
+const TRIES: usize = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// How long a reader waits where it has to, which is while a log is recovered.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Another process than the one that writes, if any does.
+    #[default]
+    Outside,
+    /// The process that writes.
+    Beside,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// With its log.
+    Logged,
+    /// Alone.
+    Alone,
+}
+
+/// Opens the database `path`, which is one of ours.
+///
+/// # Errors
+/// There is none, it is no database of ours or of a newer version, or it can't be read.
+pub fn open(path: &Path, access: Access) -> Result<Connection, AskError> {
+    let mut tries = 1..=TRIES;
+    loop {
+        match open_once(path, access) {
+            Err((_, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))) if tries.next().is_some() => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            opened => return opened.map_err(|(error, _)| error),
+        }
+    }
+}
+
+fn open_once(path: &Path, access: Access) -> Result<Connection, (AskError, Option<ErrorCode>)> {
+    let alone = |error: AskError| (error, None);
+    let place = fs::canonicalize(path).map_err(|error| alone(missing(path, &error)))?;
+    let how = how(&place).map_err(alone)?;
+    let said = match (how, access) {
+        (How::Alone, _) => "immutable=1",
+        (How::Logged, Access::Outside) => "readonly_shm=1",
+        (How::Logged, Access::Beside) => "",
+    };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri(&place, said), flags);
+    connection
+        .and_then(|connection| prepare(&connection).map(|head| (connection, head)))
+        .map_err(|error| match may_be_read(&place) {
+            Ok(()) => (AskError::unread(path, &error), error.sqlite_error_code()),
+            Err(error) => alone(missing(path, &error)),
+        })
+        .and_then(|(connection, head)| check(path, head).map(|()| connection).map_err(alone))
+}
+
+/// Whether this user may read a file, or a folder and what is in it.
+///
+/// # Errors
+/// The system's.
+pub(super) fn may_be_read(place: &Path) -> io::Result<()> {
+    let rights = if place.is_dir() { Right::READ_OK | Right::EXEC_OK } else { Right::READ_OK };
+    Ok(accessat(CWD, place, rights, AtFlags::EACCESS)?)
+}
+
+/// What has to be there to read it.
+fn how(place: &Path) -> Result<How, AskError> {
+    let length = |suffix: &str| fs::metadata(beside(place, suffix)).ok().map(|facts| facts.len());
+    match (length("-wal"), length("-shm")) {
+        (Some(_), Some(_)) => Ok(How::Logged),
+        (None | Some(0), _) => Ok(How::Alone),
+        (Some(_), None) => {
+            let fault = Fault::of("db").with_value(place.to_string_lossy());
+            let fault = fault.cause(named(
+                place,
+                "has rows in its log that can't be found: of its three files one, -shm, was left behind",
+            ));
+            Err(AskError::Refused(fault.remedy(
+                "take it along, or open the database once where it may be written: sqlite3 FILE .tables",
+            )))
+        }
+    }
+}
+
+/// Ready to be asked; and by what it is recognised.
+fn prepare(connection: &Connection) -> rusqlite::Result<Head> {
+    connection.busy_timeout(BUSY)?;
+    // Whoever made the file may have meant harm.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    Ok(Head::of(number("application_id")?, number("user_version")?))
+}
+
+fn check(path: &Path, head: Head) -> Result<(), AskError> {
+    let fault = |cause: String| Fault::of("db").with_value(path.to_string_lossy()).cause(named(path, &cause));
+    match head {
+        Head::Ours => Ok(()),
+        Head::Newer(version) => Err(AskError::Refused(
+            fault(format!("has tables of version {version}, and this program knows those up to {VERSION}"))
+                .remedy("ask it with the version of wirescope that wrote it, or a newer one"),
+        )),
+        Head::Absent | Head::Foreign | Head::Other => Err(AskError::Refused(
+            fault("is a database of another program".to_string())
+                .remedy("name a file that a run wrote as --db, or the folder of such files"),
+        )),
+    }
+}
+
+/// Of a file that isn't there, or whose folders can't be passed.
+pub(super) fn missing(path: &Path, error: &io::Error) -> AskError {
+    let fault = Fault::of("db").with_value(path.to_string_lossy());
+    AskError::Refused(match error.kind() {
+        io::ErrorKind::NotFound => {
+            fault.cause(named(path, "isn't there")).remedy("check the spelling; a run writes it with --db")
+        }
+        io::ErrorKind::PermissionDenied => fault
+            .cause(named(path, "may not be read by this user"))
+            .remedy("join the group that it belongs to, or ask as its owner"),
+        _ => fault.cause(named(path, &format!("can't be read: {error}"))),
+    })
+}

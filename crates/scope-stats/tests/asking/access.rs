@@ -1,0 +1,164 @@
+//! Whoever asks changes nothing, whatever state a database is in, and sees what is written at once.
+
+use crate::made::{Dice, LENGTH, T0, database, flow, made, rows, stop, watch, writer};
+use scope_flow::rows::Settled;
+use scope_stats::asking::sql::Cell;
+use scope_stats::asking::top::{Dim, TopQuestion};
+use scope_stats::asking::{Access, AskError, Bounds, Database};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Name, length, time of the last change, mode, content.
+type State = (String, u64, i64, i64, u32, Vec<u8>);
+
+/// All files below a folder, with everything that a reader could change but the time of the last reading.
+fn state(folder: &Path) -> Vec<State> {
+    let mut state = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let (path, facts) = {
+            let entry = entry.unwrap();
+            (entry.path(), entry.metadata().unwrap())
+        };
+        if facts.is_dir() {
+            state.extend(self::state(&path));
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let name = path.to_string_lossy().into_owned();
+        state.push((name, facts.len(), facts.mtime(), facts.mtime_nsec(), facts.mode(), bytes));
+    }
+    state.sort();
+    state
+}
+
+fn count(database: &Database) -> i64 {
+    let answer = database.sql("SELECT count(*) FROM flows", &Bounds::OF_A_COMMAND, stop()).unwrap();
+    match answer.rows[0][0] {
+        Cell::Integer(count) => count,
+        _ => panic!("{answer:?}"),
+    }
+}
+
+/// Asks everything, and expects that nothing but reading was done.
+fn ask_all(path: &Path, folder: &Path, flows: usize, is_written: bool) {
+    let before = state(folder);
+    let asked = database(path);
+    assert_eq!(count(&asked), flows as i64, "{}", path.display());
+    for (_, dim) in Dim::WORDS {
+        asked.top(TopQuestion { dim, ..TopQuestion::default() }, &watch()).unwrap();
+    }
+    asked.facts().unwrap();
+    asked.flows_end(&watch()).unwrap();
+    let behind = state(folder);
+    let told = |state: &[State]| {
+        state.iter().map(|file| (file.0.clone(), file.1, file.2, file.3)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&behind), told(&before), "{}", path.display());
+    for (behind, before) in behind.iter().zip(&before) {
+        // Within the writer's process SQLite has one opening of the third file, and notes the reader there.
+        let is_shared = is_written && behind.0.ends_with("-shm");
+        assert!(behind.5 == before.5 || is_shared, "{} was changed", behind.0);
+    }
+}
+
+#[test]
+fn nothing_is_changed_by_asking_in_any_state() {
+    let made = made(31);
+    let root = made.root.path();
+    let flows = made.rows.flows.len();
+    for path in [&made.file, &made.folder] {
+        // Closed.
+        ask_all(path, root, flows, false);
+        // Open, with rows in the log.
+        let mut writer = writer(path);
+        writer.write(&mut rows(32), T0).unwrap();
+        ask_all(path, root, 2 * flows, true);
+        // As a kill leaves it: the third file says nothing true, and nobody has it open.
+        let killed = root.join("killed");
+        let _ = fs::remove_dir_all(&killed);
+        fs::create_dir(&killed).unwrap();
+        let from = if path.is_dir() { path.as_path() } else { root };
+        for entry in
+            fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+        {
+            fs::copy(&entry, killed.join(entry.file_name().unwrap())).unwrap();
+        }
+        let copy = if path.is_dir() { killed.clone() } else { killed.join(path.file_name().unwrap()) };
+        ask_all(&copy, root, 2 * flows, false);
+        writer.close(T0).unwrap();
+        ask_all(path, root, 2 * flows, false);
+        fs::remove_dir_all(&killed).unwrap();
+    }
+}
+
+#[test]
+fn a_log_without_what_finds_its_rows_is_refused_and_an_empty_one_is_not() {
+    let made = made(33);
+    let mut writer = writer(&made.file);
+    writer.write(&mut rows(34), T0).unwrap();
+    let copy = made.root.path().join("copy.sqlite");
+    let with = |suffix: &str| format!("{}{suffix}", copy.display());
+    fs::copy(&made.file, &copy).unwrap();
+    fs::copy(format!("{}-wal", made.file.display()), with("-wal")).unwrap();
+    let asked = database(&copy);
+    match asked.sql("SELECT 1", &Bounds::OF_A_COMMAND, stop()) {
+        Err(AskError::Refused(fault)) => {
+            assert!(fault.to_string().contains("-shm, was left behind"), "{fault}")
+        }
+        other => panic!("{other:?}"),
+    }
+    writer.close(T0).unwrap();
+    fs::write(with("-wal"), b"").unwrap();
+    fs::copy(&made.file, &copy).unwrap();
+    assert_eq!(count(&asked), 2 * made.rows.flows.len() as i64);
+}
+
+#[test]
+fn what_is_written_is_seen_at_once_by_others_and_beside_the_writer() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("days")).unwrap();
+    for path in [root.path().join("x.sqlite"), root.path().join("days")] {
+        let (mut writer, mut dice) = (writer(&path), Dice::new(35));
+        let mut expected = 0;
+        for number in 0..40 {
+            let flows: Vec<_> = (0..50).map(|at| flow(&mut dice, T0 + number * LENGTH + at)).collect();
+            expected += flows.len() as i64;
+            writer.write(&mut Settled { flows, ..Settled::default() }, T0).unwrap();
+            let access = [Access::Outside, Access::Beside][number as usize % 2];
+            assert_eq!(count(&Database::look(&path, access).unwrap()), expected);
+        }
+        // The writer isn't hindered by those who asked.
+        writer.close(T0).unwrap();
+        assert_eq!(count(&database(&path)), expected);
+    }
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_refused_with_the_reason() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::write(at("text"), b"this is no database at all, whatever it is called").unwrap();
+    fs::write(at("empty"), b"").unwrap();
+    rusqlite::Connection::open(at("other")).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
+    writer(&at("newer")).close(T0).unwrap();
+    rusqlite::Connection::open(at("newer")).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let refused = |name: &str, cause: &str| {
+        let before = state(root.path());
+        let asked = Database::look(&at(name), Access::Outside).map_err(AskError::Refused);
+        let asked = asked.and_then(|database| database.sql("SELECT 1", &Bounds::OF_A_COMMAND, stop()));
+        match asked {
+            Err(AskError::Refused(fault)) => assert!(fault.to_string().contains(cause), "{name}: {fault}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        assert!(state(root.path()) == before, "{name}");
+    };
+    refused("text", "is no database");
+    refused("empty", "is a database of another program");
+    refused("other", "is a database of another program");
+    refused("newer", "has tables of version 99, and this program knows those up to 1");
+    refused("missing", "isn't there");
+    refused("missing/", "isn't there");
+    refused("text/", "Not a directory");
+    refused(".", "has no database in it");
+}
