@@ -85,7 +85,8 @@ impl Counting {
     }
 
     /// Counts the packets of a batch that are in `which`, a bit each. `headers` are those of the packet in a place, if
-    /// it was parsed; `bytes` is its frame's length. `holds` says which conditions hold right behind a packet of a flow, a bit each.
+    /// it was parsed; `bytes` is its frame's length. `holds` says which conditions hold right behind a packet of a
+    /// flow, a bit each.
     #[inline]
     pub fn run(
         &mut self,
@@ -185,16 +186,6 @@ impl Counting {
     pub fn take(&mut self) -> (Handed, i64) {
         let flows = std::mem::take(&mut self.table.handed);
         (Handed { flows, totals: std::mem::take(&mut self.handed) }, self.until)
-    }
-
-    /// Gives back what nobody could take now.
-    pub fn give_back(&mut self, handed: Handed) {
-        let Handed { flows, totals } = handed;
-        let behind = std::mem::replace(&mut self.table.handed, flows);
-        self.table.handed.deltas.extend(behind.deltas);
-        self.table.handed.records.extend(behind.records);
-        let behind = std::mem::replace(&mut self.handed, totals);
-        self.handed.extend(behind);
     }
 
     /// Nothing more comes: everything is to be taken.

@@ -240,6 +240,24 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn statistics_alone_need_no_folder_for_dumps_and_a_place_for_themselves() {
+    let place = Place::new();
+    let source = place.source(&Conversations { packets: 500, ..Conversations::default() }.capture());
+    let db = place.path("alone.sqlite");
+    let stats = |flags: &[&str]| {
+        finish(wirescope(&[&["stats", "--source", &source, "--summary", "json"], flags].concat()))
+    };
+    let done = stats(&["--db", &db.display().to_string()]);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("ring: 1 MiB in 16 segments"), "{}", done.stderr);
+    check_sums("alone", &db);
+    assert_eq!(number(&db, "SELECT sum(packets) FROM intervals"), 500);
+    let refused = stats(&[]);
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("there is no place for the statistics; add --db"), "{}", refused.stderr);
+}
+
+#[test]
 fn records_are_sent_to_a_collector() {
     let place = Place::new();
     let source = place.source(&Conversations { packets: 1000, ..Conversations::default() }.capture());

@@ -7,6 +7,9 @@ use scope_flow::rows::LossRow;
 use scope_packet::{Headers, Interface, Moment, Packet};
 use std::sync::Arc;
 
+/// Losses that wait to be handed on, each by itself.
+const LOSSES_MAX: usize = 1 << 8;
+
 /// What one worker counts, if the run has statistics.
 pub(super) struct Flows<'a> {
     of: Option<Of<'a>>,
@@ -74,6 +77,16 @@ impl<'a> Flows<'a> {
     pub fn lost(&mut self, interface: u32, reason: &'static str, packets: u64, (from_ns, to_ns): (i64, i64)) {
         let Some(of) = &mut self.of else { return };
         let interface = of.interfaces.get(interface as usize).cloned();
+        let is_same = |known: &&mut LossRow| known.interface == interface && known.reason == reason;
+        // Where nobody takes them, those of one interface and reason become one, of a longer span.
+        if of.losses.len() >= LOSSES_MAX
+            && let Some(known) = of.losses.iter_mut().find(is_same)
+        {
+            known.from_ns = known.from_ns.min(from_ns);
+            known.to_ns = known.to_ns.max(to_ns);
+            known.packets += packets;
+            return;
+        }
         of.losses.push(LossRow { from_ns, to_ns, interface, reason, packets, late_until_ns: 0 });
     }
 
