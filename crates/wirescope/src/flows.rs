@@ -63,7 +63,7 @@ pub fn flows(args: &FlowsArgs) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    if let Err(no) = give_up_rights(&asked.database, None) {
+    if let Err(no) = give_up_rights(&asked.database, args.follow, None) {
         return told(Err(no));
     }
     let ended = answer(&asked, args.follow, &stop);

@@ -37,12 +37,13 @@ pub fn database(path: &Path, faults: &mut Faults<'_>) -> Option<Database> {
     Database::look(path, Access::Outside).map_err(|fault| faults.add(fault)).ok()
 }
 
-/// Before a byte of the database is read: what stays is reading it, and making files below `makes`.
+/// Before a byte of the database is read: what stays is reading it, also what comes to it if it is `followed`, and
+/// making files below `makes`.
 ///
 /// # Errors
 /// The system refuses it.
-pub fn give_up_rights(database: &Database, makes: Option<&Folder>) -> Result<(), NoResult> {
-    let paths = database.paths();
+pub fn give_up_rights(database: &Database, followed: bool, makes: Option<&Folder>) -> Result<(), NoResult> {
+    let paths = database.paths(followed);
     let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
     let kept = match makes {
         Some(folder) => scope_rights::keep_to_reading_and_making_below(&paths, folder),

@@ -104,6 +104,7 @@ impl Copy {
             Ok(false) => return Err(AskError::Failed(self.fault("was stopped before it was whole"))),
             Err(error) => return Err(AskError::Failed(self.fault(&format!("can't be copied: {error}")))),
         }
+        source.expect_unchanged()?;
         let finished = self.finish();
         finished.map_err(|error| AskError::Failed(self.fault(&format!("can't be written: {error}"))))
     }

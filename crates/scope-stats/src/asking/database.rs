@@ -4,10 +4,9 @@
 //! no rows.
 
 use super::error::{AskError, named};
-use super::reading::{self, Access, may_be_read, missing};
-use crate::options::is_written;
+use super::reading::{self, Access, Reading, may_be_read, missing};
+use crate::options::{folder_of, is_written};
 use crate::place::{self, BESIDE, Place, beside};
-use rusqlite::Connection;
 use scope_fault::Fault;
 use scope_folder::Folder;
 use std::fs;
@@ -86,12 +85,16 @@ impl Database {
         matches!(self.place, Place::Folder(_))
     }
 
-    /// What has to be readable while it is asked: the folder, or the file and what SQLite keeps beside it.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    /// What has to be readable while it is asked: the folder, or the file and what SQLite keeps beside it. If it is
+    /// `followed`, the file's folder: a run that begins makes what isn't there yet.
+    pub fn paths(&self, followed: bool) -> Vec<PathBuf> {
         match &self.place {
             Place::Folder(path) => vec![path.clone()],
             Place::File(path) => {
                 let place = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                if followed {
+                    return vec![folder_of(&place)];
+                }
                 let besides = BESIDE.map(|suffix| PathBuf::from(beside(&place, suffix)));
                 [place].into_iter().chain(besides).collect()
             }
@@ -108,7 +111,7 @@ impl Database {
             Place::File(_) => {
                 let id = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let taken = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.blocks() * BLOCK_BYTES);
-                let bytes = self.paths().iter().map(|path| taken(path)).sum();
+                let bytes = self.paths(false).iter().map(|path| taken(path)).sum();
                 Ok(vec![DbFile { id, path: path.to_path_buf(), period_ns: None, bytes }])
             }
             Place::Folder(_) => {
@@ -154,7 +157,7 @@ impl Database {
     ///
     /// # Errors
     /// It can't be read.
-    pub fn open(&self, file: &DbFile) -> Result<Option<Connection>, AskError> {
+    pub fn open(&self, file: &DbFile) -> Result<Option<Reading>, AskError> {
         match reading::open(&file.path, self.access) {
             Err(_) if self.is_folder() && !file.path.exists() => Ok(None),
             opened => opened.map(Some),

@@ -9,6 +9,7 @@
 use super::bounds::Watch;
 use super::database::{Database, DbFile};
 use super::error::AskError;
+use super::reading::Reading;
 use super::sql::Cell;
 use super::table::Table;
 use rusqlite::{Connection, Row};
@@ -132,6 +133,7 @@ impl Database {
                 Ok(last)
             };
             let last = read().map_err(|error| self.broken(&file, error, watch))?;
+            connection.expect_unchanged()?;
             place.0.insert(file.id, last);
         }
         Ok(place)
@@ -185,7 +187,7 @@ impl Database {
         Ok(())
     }
 
-    fn watched(&self, file: &DbFile, watch: &Watch) -> Result<Option<Connection>, AskError> {
+    fn watched(&self, file: &DbFile, watch: &Watch) -> Result<Option<Reading>, AskError> {
         let Some(connection) = self.open(file)? else { return Ok(None) };
         watch.watch(&connection).map_err(|error| AskError::unread(&file.path, &error))?;
         Ok(Some(connection))

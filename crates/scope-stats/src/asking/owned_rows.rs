@@ -1,6 +1,7 @@
 //! Rows of a statement that keeps its connection, for whoever reads them bit by bit and can't borrow it: a cursor that
 //! SQLite calls.
 
+use super::reading::Reading;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, Params, Row, Rows, Statement};
 use std::ptr::NonNull;
@@ -13,7 +14,7 @@ pub struct OwnedRows {
     /// A box of its own; borrows from `connection`.
     statement: NonNull<Statement<'static>>,
     /// Kept for its address, which is the same as long as it is held.
-    _connection: Rc<Connection>,
+    _connection: Rc<Reading>,
 }
 
 impl OwnedRows {
@@ -21,11 +22,7 @@ impl OwnedRows {
     ///
     /// # Errors
     /// SQLite's.
-    pub fn query(
-        connection: Rc<Connection>,
-        sql: &str,
-        parameters: impl Params,
-    ) -> rusqlite::Result<OwnedRows> {
+    pub fn query(connection: Rc<Reading>, sql: &str, parameters: impl Params) -> rusqlite::Result<OwnedRows> {
         // SAFETY: the connection lies behind the `Rc`, which is held in the same value until the statement is given
         // back (see `drop`). Nobody has it mutably: an `Rc` lends it shared only.
         let lent: &'static Connection = unsafe { &*Rc::as_ptr(&connection) };

@@ -10,6 +10,8 @@
 //! | a `-wal` with something in it and no `-shm` | refused: that can't be read without making the third file |
 //!
 //! So whoever may read the three files can ask, and the list of system calls of a command that only reads suffices.
+//! Alone, a file is read without any lock. If a run begins to write it meanwhile, what was read may be of two moments:
+//! [`Reading::expect_unchanged`] finds that out, at the end.
 //!
 //! Within the process that writes the second and third opening of a file are one to SQLite. There the third
 //! file is opened as the writer opens it ([`Access::Beside`]).
@@ -24,7 +26,9 @@ use rustix::fs::{Access as Right, AtFlags, CWD, accessat};
 use scope_fault::Fault;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often a file is looked at anew whose state changes while it is opened: its run begins, or ends.
@@ -52,11 +56,54 @@ enum How {
     Alone,
 }
 
+/// A database that is open for reading.
+#[derive(Debug)]
+pub struct Reading {
+    connection: Connection,
+    path: PathBuf,
+    /// Of a file that is read alone: what it was when it was opened.
+    stamp: Option<Stamp>,
+}
+
+/// What a file is as long as nobody writes it: its number, its length, the time of its last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp(u64, u64, i64, i64);
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let facts = fs::metadata(path).ok()?;
+        Some(Stamp(facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
+    }
+}
+
+impl Deref for Reading {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Reading {
+    /// Whether all that was read so far is of one moment, as far as that isn't SQLite's to say.
+    ///
+    /// # Errors
+    /// A run began to write what was read as a file that nobody writes.
+    pub fn expect_unchanged(&self) -> Result<(), AskError> {
+        if self.stamp.is_none_or(|stamp| Stamp::of(&self.path) == Some(stamp)) {
+            return Ok(());
+        }
+        let fault = Fault::of("db").with_value(self.path.to_string_lossy());
+        let fault = fault.cause(named(&self.path, "was written to by a run that began while it was read"));
+        Err(AskError::Failed(fault.remedy("ask again")))
+    }
+}
+
 /// Opens the database `path`, which is one of ours.
 ///
 /// # Errors
 /// There is none, it is no database of ours or of a newer version, or it can't be read.
-pub fn open(path: &Path, access: Access) -> Result<Connection, AskError> {
+pub fn open(path: &Path, access: Access) -> Result<Reading, AskError> {
     let mut tries = 1..=TRIES;
     loop {
         match open_once(path, access) {
@@ -68,9 +115,11 @@ pub fn open(path: &Path, access: Access) -> Result<Connection, AskError> {
     }
 }
 
-fn open_once(path: &Path, access: Access) -> Result<Connection, (AskError, Option<ErrorCode>)> {
+fn open_once(path: &Path, access: Access) -> Result<Reading, (AskError, Option<ErrorCode>)> {
     let alone = |error: AskError| (error, None);
     let place = fs::canonicalize(path).map_err(|error| alone(missing(path, &error)))?;
+    // Before it is looked how: what changes behind that is seen at the end.
+    let stamp = Stamp::of(&place);
     let how = how(&place).map_err(alone)?;
     let said = match (how, access) {
         (How::Alone, _) => "immutable=1",
@@ -87,6 +136,10 @@ fn open_once(path: &Path, access: Access) -> Result<Connection, (AskError, Optio
             Err(error) => alone(missing(path, &error)),
         })
         .and_then(|(connection, head)| check(path, head).map(|()| connection).map_err(alone))
+        .map(|connection| {
+            let stamp = stamp.filter(|_| how == How::Alone);
+            Reading { connection, path: path.to_path_buf(), stamp }
+        })
 }
 
 /// Whether this user may read a file, or a folder and what is in it.

@@ -9,6 +9,7 @@
 use super::bounds::{Bounds, Cut, Watch};
 use super::database::Database;
 use super::error::AskError;
+use super::reading::Reading;
 use super::union::Union;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -141,16 +142,26 @@ impl Database {
     /// It is none, it is wrong, or the database can't be read.
     pub fn sql(&self, text: &str, bounds: &Bounds, stop: Arc<AtomicBool>) -> Result<SqlAnswer, AskError> {
         let watch = Watch::of(bounds, stop);
-        let (one, all);
-        let connection = if self.is_folder() {
-            all = Union::of(self, &watch)?;
-            all.connection()
+        if self.is_folder() {
+            let all = Union::of(self, &watch)?;
+            let answer = self.ask(all.connection(), text, bounds, &watch);
+            all.expect_read().and(answer)
         } else {
-            one = self.only(text)?;
-            &one
-        };
+            let one = self.only(text)?;
+            let answer = self.ask(&one, text, bounds, &watch);
+            one.expect_unchanged().and(answer)
+        }
+    }
+
+    fn ask(
+        &self,
+        connection: &Connection,
+        text: &str,
+        bounds: &Bounds,
+        watch: &Watch,
+    ) -> Result<SqlAnswer, AskError> {
         let refused = |error: Error| self.sql_error(text, error);
-        restrict(connection, &watch).map_err(refused)?;
+        restrict(connection, watch).map_err(refused)?;
         let mut statements = Batch::new(connection, text);
         let first = statements.next().map_err(refused)?;
         let Some(mut statement) = first.filter(|statement| statement.column_count() > 0) else {
@@ -162,10 +173,10 @@ impl Database {
             let fault = Fault::of_thing("SQL").with_value(text).cause("is more than one statement");
             return Err(AskError::Refused(fault.remedy("ask one SELECT at a time")));
         }
-        read(&mut statement, bounds, &watch).map_err(refused)
+        read(&mut statement, bounds, watch).map_err(refused)
     }
 
-    fn only(&self, text: &str) -> Result<Connection, AskError> {
+    fn only(&self, text: &str) -> Result<Reading, AskError> {
         let file = self.files()?.into_iter().next();
         let opened = file.map(|file| self.open(&file)).transpose()?.flatten();
         opened.ok_or_else(|| {

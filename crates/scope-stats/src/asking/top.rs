@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
 /// Different keys that are counted at most: some 200 MiB.
-const KEYS_MAX: usize = 1 << 20;
+const KEYS_MAX: usize = 1 << 19;
 /// Rows of an answer, unless another number is given.
 pub const ROWS: usize = 10;
 /// How far back it goes, unless something else is said, ns.
@@ -327,7 +327,7 @@ impl Database {
             let added = add(&connection, question, span_ns, (&mut counts, &mut all, &mut lost_max));
             match added {
                 Ok(()) if counts.len() > KEYS_MAX => return Err(too_many(question)),
-                Ok(()) => {}
+                Ok(()) => connection.expect_unchanged()?,
                 Err(_) if watch.is_over() => return Err(too_long(watch)),
                 Err(error) => return Err(unread(error)),
             }
@@ -381,7 +381,8 @@ fn add(
 fn too_many(question: TopQuestion) -> AskError {
     let (word, last) = (question.dim.word(), scope_spelling::figures::span(question.last_ns));
     let fault = Fault::of("last").with_value(last);
-    let fault = fault.cause(format!("has more than {KEYS_MAX} different values of {word}"));
+    let many = scope_spelling::figures::number(KEYS_MAX as u64);
+    let fault = fault.cause(format!("has more than {many} different values of {word}"));
     AskError::Refused(fault.remedy("ask for a shorter span"))
 }
 

@@ -16,6 +16,7 @@ use super::bounds::Watch;
 use super::database::{Database, DbFile};
 use super::error::AskError;
 use super::owned_rows::OwnedRows;
+use super::reading::Reading;
 use super::table::{Kind, Table, views};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::vtab::{
@@ -60,11 +61,11 @@ thread_local! {
 pub struct Union {
     connection: Connection,
     /// Behind the connection, which may look it up as long as it is there.
-    _known: Known,
+    known: Known,
 }
 
 /// A question whose files can be looked up.
-struct Known(u64, #[expect(dead_code, reason = "keeps it in its thread")] Rc<Sources>);
+struct Known(u64, Rc<Sources>);
 
 impl Drop for Known {
     fn drop(&mut self) {
@@ -90,12 +91,12 @@ impl Union {
             .iter()
             .map(|table| format!("CREATE VIRTUAL TABLE {} USING {MODULE};", table.name))
             .collect();
-        let (open, spans) = (RefCell::default(), RefCell::default());
-        let sources =
-            Sources { database: database.clone(), watch: watch.clone(), files, tables, open, spans };
+        let (open, spans, error) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let (database, watch) = (database.clone(), watch.clone());
+        let sources = Sources { database, watch, files, tables, open, spans, error };
         let (number, sources) = (NEXT.fetch_add(1, Ordering::Relaxed), Rc::new(sources));
         SOURCES.with_borrow_mut(|known| known.insert(number, sources.clone()));
-        let union = Union { connection, _known: Known(number, sources) };
+        let union = Union { connection, known: Known(number, sources) };
         union.connection.create_module(MODULE, &MODULE_OF_FILES, Some(number))?;
         union.connection.execute_batch(&create)?;
         for view in views()? {
@@ -107,6 +108,18 @@ impl Union {
     /// For asking.
     pub fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// Whether all files could be read, each as it was at one moment.
+    ///
+    /// # Errors
+    /// The first that couldn't.
+    pub fn expect_read(&self) -> Result<(), AskError> {
+        let sources = &self.known.1;
+        match sources.error.borrow().clone() {
+            Some(error) => Err(error),
+            None => sources.open.borrow().iter().try_for_each(|(_, reading)| reading.expect_unchanged()),
+        }
     }
 }
 
@@ -120,14 +133,16 @@ struct Sources {
     files: Vec<DbFile>,
     tables: Vec<Table>,
     /// By the file's number, the one last used at the end.
-    open: RefCell<Vec<(usize, Rc<Connection>)>>,
+    open: RefCell<Vec<(usize, Rc<Reading>)>>,
     /// Of each table of each file, by their numbers.
     spans: RefCell<HashMap<(usize, usize), Span>>,
+    /// Why a file couldn't be read.
+    error: RefCell<Option<AskError>>,
 }
 
 impl Sources {
     /// A file's connection, in a transaction that began when it was opened; `None`: it was deleted.
-    fn connection(&self, file: usize) -> rusqlite::Result<Option<Rc<Connection>>> {
+    fn connection(&self, file: usize) -> rusqlite::Result<Option<Rc<Reading>>> {
         let mut open = self.open.borrow_mut();
         if let Some(at) = open.iter().position(|&(number, _)| number == file) {
             let known = open.remove(at);
@@ -135,17 +150,32 @@ impl Sources {
             open.push(known);
             return Ok(Some(connection));
         }
-        let opened = self.database.open(&self.files[file]);
-        let opened = opened.map_err(|error| Error::ModuleError(error.fault().why()))?;
+        let opened = self.database.open(&self.files[file]).map_err(|error| self.broken(error))?;
         let Some(connection) = opened else { return Ok(None) };
         self.watch.watch(&connection)?;
         connection.execute_batch("BEGIN")?;
         let connection = Rc::new(connection);
         if open.len() == OPEN_MAX {
-            open.remove(0);
+            let (_, closed) = open.remove(0);
+            closed.expect_unchanged().map_err(|error| self.broken(error))?;
         }
         open.push((file, connection.clone()));
         Ok(Some(connection))
+    }
+
+    /// Notes why a file couldn't be read: SQLite hands on no more than words.
+    fn broken(&self, error: AskError) -> Error {
+        let words = Error::ModuleError(error.fault().why());
+        self.error.borrow_mut().get_or_insert(error);
+        words
+    }
+
+    /// The same of what SQLite says of a file, unless a bound was met.
+    fn unread(&self, file: usize, error: Error) -> Error {
+        match self.watch.cut() {
+            Some(_) => error,
+            None => self.broken(AskError::unread(&self.files[file].path, &error)),
+        }
     }
 
     /// From when to when a file has rows of a table.
@@ -156,9 +186,9 @@ impl Sources {
         let Some(connection) = self.connection(file)? else { return Ok(None) };
         let (name, time) = (self.tables[table].name, self.tables[table].time_name());
         let sql = format!("SELECT (SELECT min({time}) FROM {name}), (SELECT max({time}) FROM {name})");
-        let span = connection.query_row(&sql, [], |row| {
-            Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?))
-        })?;
+        let span = connection
+            .query_row(&sql, [], |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?)));
+        let span = span.map_err(|error| self.unread(file, error))?;
         self.spans.borrow_mut().insert((file, table), span);
         Ok(span)
     }
@@ -371,7 +401,7 @@ impl UnionCursor {
     /// Goes to the next row, of this file or of one behind it.
     fn advance(&mut self) -> rusqlite::Result<()> {
         while let Some(rows) = &mut self.rows {
-            if rows.next()? {
+            if rows.next().map_err(|error| self.sources.unread(self.file, error))? {
                 return Ok(());
             }
             self.rows = self.rows_from(self.file + 1)?;
@@ -388,7 +418,8 @@ impl UnionCursor {
             }
             let Some(connection) = self.sources.connection(file)? else { continue };
             self.file = file;
-            return OwnedRows::query(connection, &self.sql, params_from_iter(&self.values)).map(Some);
+            let rows = OwnedRows::query(connection, &self.sql, params_from_iter(&self.values));
+            return rows.map(Some).map_err(|error| self.sources.unread(file, error));
         }
         Ok(None)
     }

@@ -162,3 +162,27 @@ fn what_is_no_database_of_ours_is_refused_with_the_reason() {
     refused("text/", "Not a directory");
     refused(".", "has no database in it");
 }
+
+#[test]
+fn a_file_that_is_read_alone_and_written_meanwhile_is_told_of() {
+    let made = made(36);
+    let asked = database(&made.folder);
+    let file = asked.files().unwrap().remove(0);
+    let reading = asked.open(&file).unwrap().unwrap();
+    let count = |reading: &rusqlite::Connection| -> i64 {
+        reading.query_row("SELECT count(*) FROM flows", [], |row| row.get(0)).unwrap()
+    };
+    assert!(count(&reading) > 0);
+    reading.expect_unchanged().unwrap();
+    // Closed, its rows are in the file itself.
+    let mut writer = writer(&made.folder);
+    writer.write(&mut rows(37), T0).unwrap();
+    writer.close(T0).unwrap();
+    match reading.expect_unchanged() {
+        Err(AskError::Failed(fault)) => assert!(fault.to_string().ends_with("ask again"), "{fault}"),
+        other => panic!("{other:?}"),
+    }
+    let anew = asked.open(&file).unwrap().unwrap();
+    assert!(count(&anew) > 0);
+    anew.expect_unchanged().unwrap();
+}

@@ -186,4 +186,17 @@ fn a_file_that_is_deleted_behind_the_listing_has_no_rows() {
     std::fs::write(damaged, b"no database").unwrap();
     let error = database(&made.folder).sql("SELECT count(*) FROM flows", &Bounds::OF_A_COMMAND, stop());
     assert!(error.unwrap_err().to_string().contains(damaged.to_str().unwrap()));
+    // So is one that shows it only where its rows are read.
+    let other = &names()[1];
+    std::fs::remove_file(damaged).unwrap();
+    let mut bytes = std::fs::read(other).unwrap();
+    bytes[4096..].fill(0x5a);
+    std::fs::write(other, bytes).unwrap();
+    match database(&made.folder).sql("SELECT sum(bytes_fwd) FROM flows", &Bounds::OF_A_COMMAND, stop()) {
+        Err(AskError::Failed(fault)) => {
+            let said = fault.to_string();
+            assert!(said.contains(other.to_str().unwrap()) && said.contains("is damaged"), "{said}");
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -25,7 +25,7 @@ const NUMBER_MAX: u64 = 1_000_000;
 /// Answers.
 pub fn top(args: &StatsTopArgs) -> u8 {
     told(understand(args).map_err(NoResult::Refused).and_then(|(database, question)| {
-        give_up_rights(&database, None)?;
+        give_up_rights(&database, false, None)?;
         let watch = Watch::of(&Bounds::OF_A_COMMAND, Arc::new(AtomicBool::new(false)));
         let answer = database.top(question, &watch).map_err(no_result)?;
         Ok(match args.json {

@@ -24,7 +24,7 @@ pub fn copy(args: &StatsCopyArgs) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let copied = give_up_rights(&database, Some(copy.folder()))
+    let copied = give_up_rights(&database, false, Some(copy.folder()))
         .and_then(|()| copy.take(&database, &args.id, &stop.flag).map_err(no_result));
     let code = told(copied.map(|bytes| {
         say(Level::Info, &format!("wirescope: {}, {}", args.out.display(), size(bytes)));

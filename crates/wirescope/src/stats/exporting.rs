@@ -27,7 +27,7 @@ pub fn export(args: &StatsExportArgs) -> u8 {
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
     let watch = Watch::until(stop.flag.clone());
-    let exported = give_up_rights(&database, Some(export.folder()))
+    let exported = give_up_rights(&database, false, Some(export.folder()))
         .and_then(|()| export.write(&database, &watch).map_err(no_result));
     let code = told(exported.map(|exported| {
         let (rows, parts) = (counted(exported.rows, "row"), counted(exported.parts, "file"));

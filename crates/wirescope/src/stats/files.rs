@@ -18,7 +18,7 @@ pub fn files(args: &StatsFilesArgs) -> u8 {
     let Some(database) = database(&args.db, &mut faults) else {
         return told(Err(NoResult::Refused(faults.into_vec())));
     };
-    told(give_up_rights(&database, None).and_then(|()| {
+    told(give_up_rights(&database, false, None).and_then(|()| {
         let facts = database.facts().map_err(no_result)?;
         Ok(match args.json {
             true => {

@@ -24,7 +24,7 @@ pub fn sql(args: &StatsSqlArgs) -> u8 {
     let Some(database) = database(&args.db, &mut faults) else {
         return told(Err(NoResult::Refused(faults.into_vec())));
     };
-    let answer = give_up_rights(&database, None).and_then(|()| {
+    let answer = give_up_rights(&database, false, None).and_then(|()| {
         let stop = Arc::new(AtomicBool::new(false));
         database.sql(&args.sql, &Bounds::OF_A_COMMAND, stop).map_err(no_result)
     });
