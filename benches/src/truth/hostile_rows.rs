@@ -166,6 +166,7 @@ fn trigger(attack: &Attack) -> Result<Trigger> {
             after_ns: 1_000_000_000,
             vlan: VlanRule::Transparent,
         },
+        when: None,
         holdoff_ns: if attack.holdoff_key.is_some() { 1_000_000_000 } else { 0 },
         holdoff_key: attack.holdoff_key.map(Template::parse).transpose()?,
         single: false,

@@ -18,6 +18,8 @@ pub struct Trigger {
     pub name: String,
     /// What it fires at: a filter, or a condition on signals.
     pub filter: String,
+    /// Of a filter's packets: what has to hold for their flow.
+    pub when: Option<String>,
     /// What its dumps keep: a filter, or a template.
     pub dump: Option<String>,
     /// How far back they reach.
@@ -57,6 +59,7 @@ impl Trigger {
                 }
                 "name" => trigger.name = text()?,
                 "filter" => trigger.filter = text()?,
+                "when" => trigger.when = Some(text()?),
                 "dump" => trigger.dump = Some(text()?),
                 "before" => trigger.before = Some(text()?),
                 "after" => trigger.after = Some(text()?),
@@ -68,8 +71,7 @@ impl Trigger {
                     trigger.single = Some(value.as_bool().ok_or_else(neither)?);
                 }
                 _ => {
-                    let known =
-                        "there are: name, filter, dump, before, after, holdoff, holdoff_key, single, auto";
+                    let known = "there are: name, filter, when, dump, before, after, holdoff, holdoff_key, single, auto";
                     return Err(bad(key, "there is no such key", known));
                 }
             }
@@ -87,10 +89,11 @@ impl Trigger {
 
     /// As a body.
     pub fn json(&self) -> Value {
-        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single, auto } = self;
+        let Trigger { name, filter, when, dump, before, after, holdoff, holdoff_key, single, auto } = self;
         let mut object =
             Map::from_iter([("name".to_string(), json!(name)), ("filter".to_string(), json!(filter))]);
         let texts = [
+            ("when", when),
             ("dump", dump),
             ("before", before),
             ("after", after),
@@ -107,11 +110,12 @@ impl Trigger {
 
     /// As a table of a configuration file, which makes it last.
     pub fn toml(&self) -> String {
-        let Trigger { name, filter, dump, before, after, holdoff, holdoff_key, single, auto } = self;
+        let Trigger { name, filter, when, dump, before, after, holdoff, holdoff_key, single, auto } = self;
         // A JSON string is a basic string of TOML.
         let text = |text: &str| Value::from(text).to_string();
         let mut toml = format!("[[trigger]]\nname = {}\nexpr = {}\n", text(name), text(filter));
         let texts = [
+            ("when", when),
             ("dump", dump),
             ("before", before),
             ("after", after),

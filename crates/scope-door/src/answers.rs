@@ -195,7 +195,7 @@ fn trigger(trigger: &TriggerStatus) -> Value {
     let dump = config.response.template.as_ref().map(|template| template.text().to_string());
     json!({
         "name": config.name, "condition": config.condition.kind(),
-        "filter": filter, "dump": dump,
+        "filter": filter, "when": config.when.as_ref().map(|when| when.text()), "dump": dump,
         "dump_script": config.response.script.as_ref().map(|script| script.file().to_string()), "before_ns": config.response.before_ns,
         "after_ns": config.response.after_ns, "holdoff_ns": config.holdoff_ns,
         "holdoff_key": config.holdoff_key.as_ref().map(|key| key.text().to_string()),

@@ -324,6 +324,7 @@ fn trigger() -> Value {
         "properties": {
             "name": text("its name; with PUT that of the path"),
             "filter": text("what it fires at: a filter in the language of tcpdump, or a condition on signals or several packets; of a trigger that a script fires the script's file, as it is"),
+            "when": text("of a filter's packets: what has to hold for their flow, for the first time, such as rtt > 200ms"),
             "dump": text("what its dumps keep: a filter, or a template such as host $srcIP"),
             "before": text("how far back they reach, such as 30s"),
             "after": text("how far on"),

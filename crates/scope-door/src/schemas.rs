@@ -256,6 +256,10 @@ fn trigger() -> Value {
         ("name", text("its name")),
         ("condition", words(&["filter", "level", "count", "sequence", "script", "hand"])),
         ("filter", nullable(text("what it fires at, of a script its file; null: only by hand"))),
+        (
+            "when",
+            nullable(text("what has to hold for a packet's flow as well, for the first time; null: nothing")),
+        ),
         ("dump", nullable(text("what its dumps keep; null: all packets"))),
         ("dump_script", nullable(text("the script that says instead what its dumps keep; null: none"))),
         ("before_ns", number("how far back they reach, ns")),

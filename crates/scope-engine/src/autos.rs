@@ -118,6 +118,7 @@ mod tests {
                 after_ns: 0,
                 vlan: VlanRule::Exact,
             },
+            when: None,
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,

@@ -522,6 +522,7 @@ mod tests {
             name: "manual".to_string(),
             condition: Condition::Hand,
             response,
+            when: None,
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,

@@ -306,6 +306,7 @@ mod tests {
                 after_ns: 0,
                 vlan: VlanRule::Exact,
             },
+            when: None,
             holdoff_ns: 1_000_000_000,
             holdoff_key: None,
             single: name == "once",

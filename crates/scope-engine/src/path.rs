@@ -2,7 +2,7 @@
 //! stages.
 //!
 //! ```text
-//!  batch ─► parse: headers, key ─► prefilter, if any ─► triggers, each for the whole batch
+//!  batch ─► parse: headers, key ─► prefilter, if any ─► triggers, each for the whole batch ─► flows
 //!        ─► per run of packets of one interface, up to the next hit: append
 //!        ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
@@ -12,12 +12,13 @@
 //! | [`parse`] | headers and key entry of each packet that has a lane |
 //! | [`prefilter`] | takes out what a source's filter doesn't match |
 //! | [`signals`] | what the packets add to the signals, by bins of time |
-//! | [`triggers`] | which packets hit which trigger |
+//! | [`triggers`] | which packets hit which trigger, or ask their flow for it |
+//! | [`flows`] | what the packets add to flows and intervals; what flows say to triggers |
 //! | [`append`] | into the lanes, or dropped for a reason |
 //!
 //! A stage is a struct with a function `run` over the batch: sets of packets are bits, so that a stage that
 //! isn't asked for costs a look per batch, and no packet a branch. What comes between prefilter and append
-//! (byte rules, signals, flows, duplicates) takes the same form. What a stage may not do: wait, take a lock,
+//! (byte rules, duplicates) takes the same form. What a stage may not do: wait, take a lock,
 //! ask the time, or remember a packet's bytes. This file holds what stands around the stages: capture time,
 //! its steps and strays, commits, and what a hit leads to.
 
@@ -104,6 +105,9 @@ impl<'a> Path<'a> {
         shared: &'a Shared,
     ) -> Path<'a> {
         let waits = timing == Timing::Waits;
+        let mut triggers = Evaluate::new(shared.triggers.current());
+        let mut flows = Flows::new(shared.statistics.as_deref(), index, grace_ns);
+        flows.begin_conditions(triggers.take_renumbered());
         Path {
             index,
             waits,
@@ -112,9 +116,9 @@ impl<'a> Path<'a> {
             shared,
             parse: Parse::default(),
             prefilters: Prefilters::default(),
-            flows: Flows::new(shared.statistics.as_deref(), index, grace_ns),
+            flows,
             signals: Signals::new(&shared.measuring, index, grace_ns),
-            triggers: Evaluate::new(shared.triggers.current()),
+            triggers,
             append: Append::new(&shared.ring, &*shared.clock, waits),
             era: 0,
             clock_ns: 0,
@@ -152,6 +156,7 @@ impl<'a> Path<'a> {
     fn take_triggers(&mut self) {
         let link_types = self.append.lanes.iter().map(|lane| lane.writer.link_type());
         self.triggers.replace(self.shared.triggers.current(), link_types);
+        self.flows.begin_conditions(self.triggers.take_renumbered());
     }
 
     /// Where it stands.
@@ -314,10 +319,11 @@ impl<'a> Path<'a> {
         self.parse.run(&mut batch, |lane| self.append.lanes[lane].writer.link_type());
         let refused =
             self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
-        self.flows.run(&batch, refused, |at| self.parse.headers(at));
         let stray_ns = self.stray.then_some(self.clock_ns);
         self.signals.run(&batch, stray_ns, |at| self.parse.headers(at));
-        let hits = self.triggers.run(&batch);
+        self.triggers.run(&batch);
+        self.flows.run(&batch, refused, |at| self.parse.headers(at), &mut self.triggers);
+        let hits = self.triggers.hits();
         let asked = batch.asked();
         let mut from = 0; // what is before is appended or dropped
         for (at, packet) in packets.iter().enumerate() {

@@ -213,6 +213,7 @@ impl Live {
             name: MANUAL.to_string(),
             condition: Condition::Hand,
             response: Response { template: None, script: None, before_ns: self.before_ns, after_ns: 0, vlan },
+            when: None,
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
@@ -223,8 +224,9 @@ impl Live {
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 14] = [
+    pub const KEYS: [&'static str; 15] = [
         "trigger",
+        "when",
         "dump",
         "dump-script",
         "before",

@@ -132,7 +132,7 @@ impl<'a> Recording<'a> {
             written_at: Instant::now(),
             failed_at: None,
             addresses_at: None,
-            status: StatsStatus::default(),
+            status: StatsStatus { has_db: statistics.plan.db.is_some(), ..StatsStatus::default() },
         }
     }
 

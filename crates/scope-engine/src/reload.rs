@@ -4,10 +4,12 @@ use crate::control::{Change, Refusal, Reload, TriggerChange};
 use crate::few_pins;
 use crate::filters::made_ready;
 use crate::plan::Fixed;
+use crate::statistics::no_flows;
 use crate::watch::Watch;
 use crate::wiring::Shared;
 use scope_events::event::{self, Warning};
-use scope_fault::Fault;
+use scope_fault::{Fault, Subject};
+use scope_flow::when::WHENS_MAX;
 use scope_packet::LinkType;
 use scope_trigger::TriggerConfig;
 
@@ -35,6 +37,19 @@ pub(crate) fn change_one(
             (0..shared.ring.lanes()).map(|lane| shared.ring.lane_info(lane).link_type).collect();
         warnings.extend(made_ready(config, &links, fixed.filter_engine));
     };
+    if let TriggerChange::Add(config) | TriggerChange::Change(config) = &change
+        && config.when.is_some()
+    {
+        let asks = |config: &&TriggerConfig| config.when.is_some() && config.name != name;
+        if shared.statistics.is_none() {
+            return Err(Refusal::Faults(vec![no_flows(&name)]));
+        }
+        if configs.iter().filter(asks).count() >= WHENS_MAX {
+            let fault = Fault::about(Subject::trigger(&name, Some("when")));
+            let fault = fault.cause(format!("{WHENS_MAX} triggers have one already"));
+            return Err(Refusal::Faults(vec![fault.remedy("remove one of them")]));
+        }
+    }
     let what = match (change, at) {
         (TriggerChange::Add(_), Some(_)) => return Err(Refusal::TriggerExists(name)),
         (TriggerChange::Change(_) | TriggerChange::Remove(_), None) => {

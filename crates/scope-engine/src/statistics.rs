@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::measuring::locked;
 use crate::plan::StatsPlan;
 use scope_events::counts;
+use scope_fault::{Fault, Subject};
 use scope_flow::counting::{Counting, Handed, Settings};
 use scope_flow::remainder::Remainder;
 use scope_flow::rows::LossRow;
@@ -68,6 +69,8 @@ pub struct Statistics {
 /// What statistics have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsStatus {
+    /// There is a database for them.
+    pub has_db: bool,
     /// Rows that were written.
     pub rows: u64,
     /// The end of the last interval that was written, ns; 0: none was.
@@ -96,6 +99,13 @@ pub struct StatsStatus {
     pub failing: Option<String>,
     /// See `failing`.
     pub ended: Option<String>,
+}
+
+/// Why this trigger, which asks flows, can't be added to a run that follows none.
+pub fn no_flows(trigger: &str) -> Fault {
+    let fault = Fault::about(Subject::trigger(trigger, Some("when")));
+    let fault = fault.cause("this run follows no flows, and can't begin to while it goes");
+    fault.remedy("start it anew with this trigger, or with --db or --ipfix")
 }
 
 impl StatsStatus {

@@ -9,6 +9,7 @@
 //! A trigger that both sets have goes on as it is: armed or not, holdoff, open windows, counts. A dump that
 //! has begun needs its trigger's name only, so a trigger that is gone finishes its dumps.
 
+use scope_flow::when::WHENS_MAX;
 use scope_trigger::{HitCounts, Trigger, TriggerConfig};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,22 +29,42 @@ pub struct TriggerSet {
     pub of_packets: Vec<Arc<Trigger>>,
     /// Of these those that have a condition on several packets.
     pub of_patterns: Vec<Arc<Trigger>>,
+    /// Of `of_packets` those that ask a packet's flow as well.
+    pub on_flows: Vec<OnFlow>,
     /// For some it is the thread "signals" that fires: at levels, by several packets, or by themselves.
     pub is_joined: bool,
 }
 
+/// A trigger that asks flows, in its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnFlow {
+    /// Its place in `of_packets`.
+    pub place: usize,
+    /// The number of its condition, which flows remember; as long as it goes on, it keeps that.
+    pub number: u8,
+    /// The set in which it got that; the first is 1.
+    pub since: u64,
+}
+
 impl TriggerSet {
-    fn new(epoch: u64, triggers: impl Iterator<Item = Arc<Trigger>>, hand: Arc<Trigger>) -> TriggerSet {
+    /// `before`: the set in whose place it comes.
+    fn new(
+        triggers: impl Iterator<Item = Arc<Trigger>>,
+        hand: Arc<Trigger>,
+        before: Option<&TriggerSet>,
+    ) -> TriggerSet {
+        let epoch = before.map_or(0, |before| before.epoch + 1);
         let triggers: Vec<_> = triggers.chain([hand]).collect();
         let has_filter = |trigger: &&Arc<Trigger>| trigger.config().condition.filter().is_some();
-        let of_packets = triggers.iter().filter(has_filter).cloned().collect();
+        let of_packets: Vec<_> = triggers.iter().filter(has_filter).cloned().collect();
+        let on_flows = numbered(&of_packets, epoch + 1, before);
         let is_pattern = |trigger: &&Arc<Trigger>| trigger.config().condition.pattern().is_some();
         let of_patterns: Vec<_> = triggers.iter().filter(is_pattern).cloned().collect();
         let is_level = |trigger: &Arc<Trigger>| trigger.config().condition.level().is_some();
         let is_auto = |trigger: &Arc<Trigger>| trigger.config().auto_ns.is_some();
         let is_joined =
             !of_patterns.is_empty() || triggers.iter().any(|trigger| is_level(trigger) || is_auto(trigger));
-        TriggerSet { epoch, triggers, of_packets, of_patterns, is_joined }
+        TriggerSet { epoch, triggers, of_packets, of_patterns, on_flows, is_joined }
     }
 
     /// All, in the order given; the one by hand last.
@@ -89,7 +110,7 @@ impl Triggers {
     /// The first set; `hand` is what is fired by hand.
     pub fn new(triggers: &[TriggerConfig], hand: TriggerConfig) -> Triggers {
         let armed = |config: &TriggerConfig| Arc::new(Trigger::new(config.clone()));
-        let current = TriggerSet::new(0, triggers.iter().map(armed), armed(&hand));
+        let current = TriggerSet::new(triggers.iter().map(armed), armed(&hand), None);
         let state = State { current: Arc::new(current), leaving: Vec::new(), gone: Vec::new() };
         Triggers { epoch: AtomicU64::new(0), state: Mutex::new(state) }
     }
@@ -125,8 +146,8 @@ impl Triggers {
                 Arc::new(changed)
             })
         };
-        let epoch = old.epoch + 1;
-        let new = TriggerSet::new(epoch, triggers.iter().map(goes_on), goes_on(&hand));
+        let new = TriggerSet::new(triggers.iter().map(goes_on), goes_on(&hand), Some(&old));
+        let epoch = new.epoch;
         let stays = |trigger: &Arc<Trigger>| new.all().iter().any(|other| Arc::ptr_eq(other, trigger));
         state.leaving.extend(old.all().iter().filter(|trigger| !stays(trigger)).cloned());
         state.current = Arc::new(new);
@@ -159,6 +180,26 @@ impl Triggers {
         }
         counts
     }
+}
+
+/// Gives those that ask flows their numbers: what goes on keeps its own. Beyond [`WHENS_MAX`] there are none, which who
+/// makes triggers sees to.
+fn numbered(of_packets: &[Arc<Trigger>], since: u64, before: Option<&TriggerSet>) -> Vec<OnFlow> {
+    let asks = |(_, trigger): &(usize, &Arc<Trigger>)| trigger.config().when.is_some();
+    let known = |trigger: &Arc<Trigger>| {
+        let before = before?;
+        let is_it = |of: &&OnFlow| Arc::ptr_eq(&before.of_packets[of.place], trigger);
+        before.on_flows.iter().find(is_it).copied()
+    };
+    let asking: Vec<(usize, Option<OnFlow>)> =
+        of_packets.iter().enumerate().filter(asks).map(|(place, trigger)| (place, known(trigger))).collect();
+    let is_taken = |number: &u8| asking.iter().flat_map(|(_, known)| known).any(|of| of.number == *number);
+    let mut free = (0..WHENS_MAX as u8).filter(|number| !is_taken(number));
+    let numbered = |(place, known): &(usize, Option<OnFlow>)| match *known {
+        Some(known) => Some(OnFlow { place: *place, ..known }),
+        None => free.next().map(|number| OnFlow { place: *place, number, since }),
+    };
+    asking.iter().filter_map(numbered).collect()
 }
 
 /// Adds hits under a name.
@@ -197,6 +238,7 @@ mod tests {
             holdoff_key: None,
             single: true,
             auto_ns: None,
+            when: None,
         }
     }
 
@@ -273,6 +315,24 @@ mod tests {
         assert_eq!((row.0.as_str(), row.1.fired, row.1.extended, row.1.total()), ("manual", 1, 1, 2));
         triggers.replace(&[], TriggerConfig { response: config("manual", 9).response, ..hand() });
         assert_eq!(totals(&triggers), [("manual".to_string(), 2)], "and stays when it changes");
+    }
+
+    #[test]
+    fn what_asks_flows_keeps_its_number_while_it_goes_on_and_others_get_what_is_free() {
+        let asking = |name: &str, when: &str| TriggerConfig {
+            when: Some(scope_flow::when::When::parse(when).unwrap()),
+            ..config(name, 1)
+        };
+        let of = |place, number, since| OnFlow { place, number, since };
+        let triggers = Triggers::new(&[asking("a", "new"), config("b", 1), asking("c", "new")], hand());
+        assert_eq!(triggers.current().on_flows, [of(0, 0, 1), of(2, 1, 1)]);
+        triggers.replace(&[config("b", 1), asking("c", "new"), asking("d", "new")], hand());
+        assert_eq!(triggers.current().on_flows, [of(1, 1, 1), of(2, 0, 2)]);
+        triggers.replace(&[asking("c", "packets > 3"), asking("d", "new")], hand());
+        assert_eq!(triggers.current().on_flows, [of(0, 1, 3), of(1, 0, 2)], "c is another one");
+        let many: Vec<TriggerConfig> = (0..20).map(|n| asking(&n.to_string(), "new")).collect();
+        triggers.replace(&many, hand());
+        assert_eq!(triggers.current().on_flows.len(), WHENS_MAX);
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn manual() -> TriggerConfig {
         name: "manual".to_string(),
         condition: Condition::Hand,
         response: Response { template: None, script: None, before_ns: 0, after_ns: 0, vlan: VlanRule::Exact },
+        when: None,
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,

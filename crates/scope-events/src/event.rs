@@ -53,6 +53,8 @@ facts! {
         filter: Option<String>,
         /// its condition, if it is another one; of a script its file
         condition: Rare<String>,
+        /// there: what has to hold for a packet's flow as well, for the first time
+        when: Rare<String>,
         /// its template of a dump's filter; null: none
         dump: Option<String>,
         /// there: the script that says instead what a dump keeps

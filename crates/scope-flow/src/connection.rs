@@ -121,6 +121,15 @@ impl Connection {
         self.between(HAS_SYN_ACK | HAS_ACK, self.syn_ack_ns, self.ack_ns)
     }
 
+    /// Both together as far as they are known, ns, in whichever record they stand.
+    pub fn rtt_ns(&self) -> Option<i64> {
+        let whole = Connection { seen: self.seen & !IS_TOLD, ..*self };
+        match (whole.rtt_server_ns(), whole.rtt_client_ns()) {
+            (None, None) => None,
+            (server, client) => Some(server.unwrap_or(0).saturating_add(client.unwrap_or(0))),
+        }
+    }
+
     /// `None`: one of them wasn't seen, was resent, or comes before the other.
     fn between(&self, has: u8, from_ns: i64, to_ns: i64) -> Option<i64> {
         let is_known = self.seen & (has | IS_RESENT | IS_TOLD) == has;

@@ -40,13 +40,6 @@ pub struct Handed {
     pub totals: Vec<(Cell, Total)>,
 }
 
-/// Which flow a packet of the last batch is of, and which conditions hold for that.
-#[derive(Clone, Copy, Debug, Default)]
-struct Placed {
-    slot: u32,
-    holds: u16,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Counting {
@@ -62,7 +55,6 @@ pub struct Counting {
     passed_ns: i64,
     /// Everything before this interval is handed on.
     until: i64,
-    placed: [Placed; BATCH_MAX],
     /// Room for the packets of a batch that have a flow.
     seen: Box<[Seen; BATCH_MAX]>,
 }
@@ -79,14 +71,13 @@ impl Counting {
             pass: None,
             passed_ns: i64::MIN,
             until: 0,
-            placed: [Placed::default(); BATCH_MAX],
             seen: Box::new([Seen::default(); BATCH_MAX]),
         }
     }
 
     /// Counts the packets of a batch that are in `which`, a bit each. `headers` are those of the packet in a place, if
-    /// it was parsed; `bytes` is its frame's length. `holds` says which conditions hold right behind a packet of a
-    /// flow, a bit each.
+    /// it was parsed; `bytes` is its frame's length. `then` gets the place of each packet that has a flow, and the flow
+    /// as it is right behind that packet.
     #[inline]
     pub fn run(
         &mut self,
@@ -94,7 +85,7 @@ impl Counting {
         which: u64,
         headers: impl Fn(usize) -> Option<Headers>,
         bytes: impl Fn(&Packet<'_>) -> u32,
-        holds: impl Fn(&FlowNow<'_>) -> u16,
+        mut then: impl FnMut(usize, FlowNow<'_>),
     ) {
         let mut count = 0;
         let mut rest = which;
@@ -114,27 +105,25 @@ impl Counting {
                 is_sent: packet.flags & DIRECTION == FLAGS_OUTBOUND,
                 ip: reading.as_ref().map(|reading| (reading.key.protocol(), reading.ip_bytes)),
             });
-            self.placed[at] = Placed::default();
             if let Some(reading) = reading {
                 let bytes = bytes(packet);
                 self.seen[count] = Seen { reading, bytes, time_ns, interval, at: at as u8 };
                 count += 1;
             }
         }
-        let (placed, totals) = (&mut self.placed, &mut self.totals);
-        self.table.run(&mut self.seen[..count], |seen, slot, now| {
+        let totals = &mut self.totals;
+        self.table.run(&mut self.seen[..count], |seen, now| {
             if now.is_new() {
                 let (interval, key) = (seen.interval, &seen.reading.key);
                 totals.begin_flow(Cell { interval, interface: key.interface, vlan: key.vlan() });
             }
-            placed[usize::from(seen.at)] = Placed { slot, holds: holds(&now) };
+            then(usize::from(seen.at), now);
         });
     }
 
-    /// Whether condition `number` first holds for its flow with the packet in place `at` of the last batch.
-    pub fn fires(&mut self, at: usize, number: usize) -> bool {
-        let Placed { slot, holds } = self.placed[at];
-        holds >> number & 1 != 0 && self.table.fire(slot, number)
+    /// These numbers of conditions, a bit each, are from now on those of conditions that were never asked.
+    pub fn begin_conditions(&mut self, numbers: u16) {
+        self.table.begin_conditions(numbers);
     }
 
     /// The number of the interval that a time is in.

@@ -13,6 +13,7 @@
 use crate::connection::Connection;
 use crate::key::Key;
 use crate::reading::{FIN, RST, Reading, SYN, Segment, TCP};
+use crate::rounds::Rounds;
 use crate::rows::{Amount, Reason, Side};
 
 /// Handed on before it could run over.
@@ -64,8 +65,12 @@ pub(crate) struct Entry {
     forward: u8,
     /// The highest sequence number of a side is known: bits.
     has_tops: u8,
-    /// Conditions of triggers that have held: bits.
-    pub fired: u16,
+    /// Conditions that have held, by number: bits.
+    fired: u16,
+    /// The round that these are of: see [`Rounds`].
+    round: u8,
+    /// It had records that are over: what they had stands beside the table, where conditions are asked.
+    pub has_earlier: bool,
     before: [Amount; 2],
     /// The earliest time of its record.
     pub start_ns: i64,
@@ -125,6 +130,8 @@ impl Entry {
             forward: first.side() as u8,
             has_tops: 0,
             fired: 0,
+            round: 0,
+            has_earlier: false,
             before: [Amount::default(); 2],
             start_ns: first.time_ns,
             hash,
@@ -266,6 +273,33 @@ impl Entry {
         }
     }
 
+    /// Condition `number` holds; whether it does for the first time.
+    pub fn fire(&mut self, number: u8, rounds: &Rounds) -> bool {
+        self.forget(rounds);
+        let is_first = self.fired >> number & 1 == 0;
+        self.fired |= 1 << number;
+        is_first
+    }
+
+    /// Forgets what was said of numbers that have been given to other conditions since.
+    pub fn forget(&mut self, rounds: &Rounds) {
+        if self.round == rounds.now {
+            return;
+        }
+        for (number, since) in rounds.since.iter().enumerate() {
+            if *since > self.round {
+                self.fired &= !(1 << number);
+            }
+        }
+        self.round = rounds.now;
+    }
+
+    /// As if all that was forgotten had been forgotten in round 0.
+    pub fn begin_rounds(&mut self, rounds: &Rounds) {
+        self.forget(rounds);
+        self.round = 0;
+    }
+
     /// Both directions of its record.
     pub fn packets(&self) -> u64 {
         self.before.iter().map(|amount| amount.packets).sum::<u64>()
@@ -289,10 +323,7 @@ impl Entry {
 
     /// The handshake's time as far as it is known, ns.
     pub fn rtt_ns(&self) -> Option<i64> {
-        match (self.connection.rtt_server_ns(), self.connection.rtt_client_ns()) {
-            (None, None) => None,
-            (server, client) => Some(server.unwrap_or(0).saturating_add(client.unwrap_or(0))),
-        }
+        self.connection.rtt_ns()
     }
 }
 

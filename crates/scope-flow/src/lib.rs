@@ -10,6 +10,7 @@ pub mod key;
 pub mod local;
 pub mod reading;
 pub mod remainder;
+mod rounds;
 pub mod rows;
 pub mod table;
 mod taps;

@@ -12,10 +12,14 @@
 //! A *sweep* goes over all slots in bounded steps. It hands on what flows have in intervals that are over and, of
 //! live traffic, records that are. What is left to it is never wrong, only late: a packet ends the record in
 //! front of it by itself, so the rows of a file don't depend on when somebody looked.
+//!
+//! Conditions of triggers ([`crate::when`]) are about a flow, which may have several records: what those had that
+//! are over stands beside the table as long as there are conditions.
 
 use crate::entry::{Delta, Entry, NO_INTERVAL, Record, Seen};
 use crate::fragments::Fragments;
 use crate::key::Key;
+use crate::rounds::Rounds;
 use crate::rows::Reason;
 use scope_packet::fetch::{fetch_begin, fetch_to_write};
 
@@ -62,8 +66,6 @@ impl HandedFlows {
 /// Counters of a table, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
-    /// Flows that began.
-    pub begun: u64,
     /// Flows whose place was needed while they were going.
     pub evicted: u64,
 }
@@ -82,14 +84,30 @@ pub struct FlowTable {
     /// The latest time that was seen.
     clock_ns: i64,
     counters: TableCounters,
+    rounds: Rounds,
+    /// By slot; empty until there are conditions.
+    earlier: Box<[Earlier]>,
     /// What is to be handed on.
     pub handed: HandedFlows,
 }
 
+/// What a flow had in records that are over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Earlier {
+    packets: u64,
+    bytes: u64,
+    resent: u64,
+    zero_windows: u64,
+    start_ns: i64,
+}
+
 /// A flow as conditions see it, right behind one of its packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct FlowNow<'a> {
-    entry: &'a Entry,
+    entry: &'a mut Entry,
+    slot: usize,
+    earlier: &'a [Earlier],
+    rounds: &'a Rounds,
     is_new: bool,
 }
 
@@ -107,6 +125,8 @@ impl FlowTable {
             hand: 0,
             clock_ns: i64::MIN,
             counters: TableCounters::default(),
+            rounds: Rounds::default(),
+            earlier: Box::default(),
             handed: HandedFlows::default(),
         }
     }
@@ -126,10 +146,29 @@ impl FlowTable {
         self.counters
     }
 
-    /// Counts at most [`BATCH_MAX`] packets, in their order. `then` gets each, its flow's slot, and the flow as it is
-    /// then.
+    /// These numbers of conditions, a bit each, are from now on those of conditions that were never asked.
+    pub fn begin_conditions(&mut self, numbers: u16) {
+        if numbers == 0 {
+            return;
+        }
+        if self.earlier.is_empty() {
+            self.earlier = vec![Earlier::default(); self.bounds.flows_max].into();
+        }
+        if self.rounds.now == u8::MAX {
+            self.entries.iter_mut().for_each(|entry| entry.begin_rounds(&self.rounds));
+            self.rounds = Rounds::default();
+        }
+        self.rounds.now += 1;
+        for (number, since) in self.rounds.since.iter_mut().enumerate() {
+            if numbers >> number & 1 != 0 {
+                *since = self.rounds.now;
+            }
+        }
+    }
+
+    /// Counts at most [`BATCH_MAX`] packets, in their order. `then` gets each, and its flow as it is then.
     #[inline]
-    pub fn run(&mut self, packets: &mut [Seen], mut then: impl FnMut(&Seen, u32, FlowNow<'_>)) {
+    pub fn run(&mut self, packets: &mut [Seen], mut then: impl FnMut(&Seen, FlowNow<'_>)) {
         debug_assert!(packets.len() <= BATCH_MAX);
         let mut hashes = [0u64; BATCH_MAX];
         for (packet, hash) in packets.iter_mut().zip(&mut hashes) {
@@ -148,7 +187,8 @@ impl FlowTable {
         }
         for (packet, hash) in packets.iter().zip(&hashes) {
             let (slot, is_new) = self.count(packet, *hash);
-            then(packet, slot as u32, FlowNow { entry: &self.entries[slot], is_new });
+            let (entry, earlier, rounds) = (&mut self.entries[slot], &*self.earlier, &self.rounds);
+            then(packet, FlowNow { entry, slot, earlier, rounds, is_new });
         }
     }
 
@@ -166,15 +206,32 @@ impl FlowTable {
             is_new = reason != Reason::Active;
             if is_new {
                 *entry = Entry::new(hash, packet);
-                self.counters.begun += 1;
             } else {
-                entry.begin_record();
+                self.begin_record(slot);
             }
         } else if entry.interval != packet.interval || entry.is_full() {
             self.handed.deltas.extend(entry.take_delta());
         }
-        entry.add(packet);
+        self.entries[slot].add(packet);
         (slot, is_new)
+    }
+
+    /// A record of the flow in a slot was handed on, and another one begins.
+    #[cold]
+    fn begin_record(&mut self, slot: usize) {
+        let entry = &mut self.entries[slot];
+        if let Some(earlier) = self.earlier.get_mut(slot) {
+            if !entry.has_earlier {
+                *earlier = Earlier { start_ns: entry.start_ns, ..Earlier::default() };
+            }
+            earlier.packets += entry.packets();
+            earlier.bytes += entry.bytes();
+            earlier.resent += entry.resent();
+            earlier.zero_windows += entry.zero_windows();
+            earlier.start_ns = earlier.start_ns.min(entry.start_ns);
+            entry.has_earlier = true;
+        }
+        entry.begin_record();
     }
 
     /// A flow more.
@@ -200,7 +257,6 @@ impl FlowTable {
             place = self.next(place);
         }
         self.index[place] = hash & TAG | (slot as u64 + 1);
-        self.counters.begun += 1;
         slot
     }
 
@@ -291,7 +347,7 @@ impl FlowTable {
     fn split(&mut self, slot: usize) {
         let entry = &mut self.entries[slot];
         self.handed.close(entry, Reason::Active);
-        entry.begin_record();
+        self.begin_record(slot);
     }
 
     /// Nothing more comes: all that is left is handed on.
@@ -306,14 +362,6 @@ impl FlowTable {
         self.entries.clear();
         self.free.clear();
         self.index.fill(0);
-    }
-
-    /// Notes that condition `number` has held for the flow in a slot; whether it is the first time.
-    pub fn fire(&mut self, slot: u32, number: usize) -> bool {
-        let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
-        let is_first = entry.fired >> number & 1 == 0;
-        entry.fired |= 1 << number;
-        is_first
     }
 
     #[inline]
@@ -371,29 +419,39 @@ impl FlowNow<'_> {
         self.is_new
     }
 
-    /// Packets of its record, both directions.
+    /// Condition `number` holds for it; whether it does for the first time.
+    pub fn fire(&mut self, number: u8) -> bool {
+        self.entry.fire(number, self.rounds)
+    }
+
+    fn earlier(&self) -> Earlier {
+        let earlier = self.earlier.get(self.slot).filter(|_| self.entry.has_earlier);
+        earlier.copied().unwrap_or(Earlier { start_ns: i64::MAX, ..Earlier::default() })
+    }
+
+    /// Its packets, both directions.
     pub fn packets(&self) -> u64 {
-        self.entry.packets()
+        self.earlier().packets + self.entry.packets()
     }
 
-    /// Frame lengths of its record, both directions.
+    /// Frame lengths, both directions.
     pub fn bytes(&self) -> u64 {
-        self.entry.bytes()
+        self.earlier().bytes + self.entry.bytes()
     }
 
-    /// How long its record is so far, ns.
+    /// From its earliest packet to its latest, ns.
     pub fn duration_ns(&self) -> i64 {
-        self.entry.last_ns.saturating_sub(self.entry.start_ns)
+        self.entry.last_ns.saturating_sub(self.earlier().start_ns.min(self.entry.start_ns))
     }
 
     /// Resent segments, both directions.
     pub fn resent(&self) -> u64 {
-        self.entry.resent()
+        self.earlier().resent + self.entry.resent()
     }
 
     /// Announcements of a window of 0, both directions.
     pub fn zero_windows(&self) -> u64 {
-        self.entry.zero_windows()
+        self.earlier().zero_windows + self.entry.zero_windows()
     }
 
     /// The handshake's time as far as it is known, ns.

@@ -7,14 +7,13 @@
 //! CONDITION = TEST { "and" TEST }
 //! TEST      = "new" | ("packets" | "resent" | "zero_windows") ">" N | "bytes" ">" SIZE | ("duration" | "rtt") ">" TIME
 //! ```
-//! What is compared is of the flow's record so far, both directions, with the packet at hand.
+//! What is compared is of the whole flow so far, both directions, with the packet at hand.
 
+pub use crate::rounds::WHENS_MAX;
 use crate::table::FlowNow;
 use scope_fault::Fault;
 use scope_spelling::values::{BadValue, parse_count, parse_duration_ns, parse_size};
 
-/// Triggers with such a condition at most: each has a bit in a flow.
-pub const WHENS_MAX: usize = 16;
 /// Tests of one condition at most.
 const TESTS_MAX: usize = 16;
 /// The words that a test begins with.
@@ -76,7 +75,6 @@ impl When {
     }
 
     /// Whether it holds.
-    #[inline]
     pub fn holds(&self, flow: &FlowNow<'_>) -> bool {
         self.tests.iter().all(|test| match *test {
             Test::New => flow.is_new(),

@@ -368,7 +368,7 @@ fn rows(packets: &[One], workers: usize, local: &Local, settles: bool) -> Settle
                 .collect();
             let all = (1u64 << lent.len()) - 1;
             let headers = |at: usize| Some(Headers::parse(LinkType::ETHERNET, lent[at].data));
-            counting[worker].run(&lent, all, headers, |packet| packet.original_len, |_| 0);
+            counting[worker].run(&lent, all, headers, |packet| packet.original_len, |_, _| {});
             clocks[worker] = mine.iter().map(|one| one.time_ns).chain([clocks[worker]]).max().unwrap_or(0);
             if settles {
                 counting[worker].step(clocks[worker] - 500);

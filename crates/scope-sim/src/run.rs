@@ -198,6 +198,7 @@ fn trigger(scene: &TriggerScene) -> TriggerConfig {
             after_ns: scene.after_ns,
             vlan: VlanRule::Transparent,
         },
+        when: None,
         holdoff_ns: scene.holdoff_ns,
         holdoff_key: None,
         single: false,

@@ -17,6 +17,7 @@ use crate::verdict::{Fire, HitCounts, Misses, Verdict};
 use crate::window::{Extended, Window};
 use crate::windows::Windows;
 use scope_filter::{Filter, NoFilter, Shape, Template, Values};
+use scope_flow::when::When;
 use scope_packet::Moment;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,8 @@ pub struct TriggerConfig {
     pub name: String,
     /// What makes occurrences.
     pub condition: Condition,
+    /// Of packets that a filter matches: what has to hold for their flow, for the first time. `None`: nothing.
+    pub when: Option<When>,
     /// What one starts.
     pub response: Response,
     /// Holdoff, ns; 0: none.
@@ -48,7 +51,9 @@ impl TriggerConfig {
     pub fn same_as(&self, other: &TriggerConfig) -> bool {
         let key =
             |config: &TriggerConfig| config.holdoff_key.as_ref().map(|template| template.text().to_string());
-        let rest = |of: &TriggerConfig| (of.name.clone(), key(of), of.holdoff_ns, of.single, of.auto_ns);
+        let rest = |of: &TriggerConfig| {
+            (of.name.clone(), of.when.clone(), key(of), of.holdoff_ns, of.single, of.auto_ns)
+        };
         self.condition.same_as(&other.condition)
             && self.response.same_as(&other.response)
             && rest(self) == rest(other)

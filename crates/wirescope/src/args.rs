@@ -284,6 +284,12 @@ pub struct RunArgs {
     /// whole run are there without a flag.
     #[arg(long, value_name = "NAME[:MEASURE]=EXPR", help_heading = "Watch for triggers")]
     pub signal: Vec<String>,
+    /// Fire at those of a filter's packets with which this first holds for their flow, such as 'rtt > 200ms'
+    ///
+    /// new, or packets, bytes, duration, resent, zero_windows or rtt with >, joined by and. The n-th belongs to the
+    /// n-th trigger.
+    #[arg(long, value_name = "COND", help_heading = "Watch for triggers", allow_hyphen_values = true)]
+    pub when: Vec<String>,
     /// Memory of each count or sequence among the triggers; more keys are counted by a sketch
     #[arg(
         long,

@@ -84,6 +84,7 @@ fn in_words(words: &TriggerWords, now: &Value) -> Trigger {
     Trigger {
         name: words.name.clone(),
         filter: text(&words.filter, "filter").unwrap_or_default(),
+        when: text(&words.when, "when"),
         dump: text(&words.dump, "dump"),
         before: time(&words.before, "before_ns"),
         after: time(&words.after, "after_ns"),

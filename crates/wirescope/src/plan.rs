@@ -203,7 +203,8 @@ fn plan_with(
     if let Some(store) = store.as_ref().filter(|_| look == Look::Machine && segments.1 > 0) {
         store::memory(store, &ring, segments.0 as u64, &memory, &Machine::this(), &mut faults);
     }
-    let stats = stats::plan(args, look, &mut faults);
+    let asks_flows = triggers.iter().any(|trigger| trigger.when.is_some());
+    let stats = stats::plan(args, asks_flows, look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);
     let rights = rights::plan(args, look, &mut faults);
     let status_every_ns =

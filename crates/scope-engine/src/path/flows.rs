@@ -1,6 +1,7 @@
 //! The stage that counts: flows and intervals of the batch at hand, handed on at commits.
 
 use super::batch::Batch;
+use super::triggers::Evaluate;
 use crate::statistics::Statistics;
 use scope_flow::counting::Counting;
 use scope_flow::rows::LossRow;
@@ -54,9 +55,16 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// Counts a batch but for what a prefilter refused. Packets without a lane were not parsed.
+    /// Counts a batch but for what a prefilter refused, and has triggers ask the flows of their packets. Packets
+    /// without a lane were not parsed.
     #[inline]
-    pub fn run(&mut self, batch: &Batch<'_>, refused: u64, headers: impl Fn(usize) -> Headers) {
+    pub fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        refused: u64,
+        headers: impl Fn(usize) -> Headers,
+        triggers: &mut Evaluate,
+    ) {
         let Some(of) = &mut self.of else { return };
         if batch.packets.is_empty() {
             return;
@@ -69,7 +77,19 @@ impl<'a> Flows<'a> {
             None => packet.original_len,
             Some(bytes) => packet.original_len.saturating_sub(*bytes),
         };
-        of.counting.run(batch.packets, all & !refused, headers, bytes, |_| 0);
+        let asking = triggers.asking();
+        of.counting.run(batch.packets, all & !refused, headers, bytes, |at, mut flow| {
+            if asking >> at & 1 != 0 {
+                triggers.ask(at, &mut flow);
+            }
+        });
+    }
+
+    /// These numbers of conditions, a bit each, are from now on those of triggers that are new.
+    pub fn begin_conditions(&mut self, numbers: u16) {
+        if let Some(of) = &mut self.of {
+            of.counting.begin_conditions(numbers);
+        }
     }
 
     /// Packets of an interface are lost.

@@ -1,8 +1,10 @@
 //! The stage that evaluates the triggers: which packets hit which of them.
 
 use super::batch::Batch;
-use crate::triggers::TriggerSet;
+use crate::triggers::{self, TriggerSet};
 use scope_filter::Predicate;
+use scope_flow::table::FlowNow;
+use scope_flow::when::{WHENS_MAX, When};
 use scope_packet::LinkType;
 use scope_trigger::Trigger;
 use std::sync::Arc;
@@ -20,6 +22,24 @@ pub(super) struct Evaluate {
     step_predicates: Vec<Vec<Predicate>>,
     /// For each the packets at hand that match it.
     step_hits: Vec<u64>,
+    /// Triggers that ask a packet's flow.
+    on_flows: Vec<OnFlow>,
+    /// Packets at hand that match one of their filters.
+    asking: u64,
+    /// Of each number of a condition on flows: the set in which that got its meaning.
+    since: [u64; WHENS_MAX],
+    /// Numbers that have another meaning than before, a bit each.
+    renumbered: u16,
+}
+
+/// A trigger that asks the flow of a packet that its filter matches.
+struct OnFlow {
+    /// Its place among the triggers.
+    place: usize,
+    number: u8,
+    when: When,
+    /// Packets at hand that its filter matches.
+    matched: u64,
 }
 
 impl Evaluate {
@@ -35,14 +55,37 @@ impl Evaluate {
                 (0..filters).map(move |step| (place, step as u8))
             })
             .collect();
-        Evaluate {
+        let on_flow = |of: &triggers::OnFlow| {
+            let when = set.of_packets[of.place].config().when.clone()?;
+            Some(OnFlow { place: of.place, number: of.number, when, matched: 0 })
+        };
+        let mut evaluate = Evaluate {
             hits: vec![0; set.of_packets.len()],
             predicates: Vec::new(),
             step_hits: vec![0; steps.len()],
             step_predicates: Vec::new(),
             steps,
+            on_flows: set.on_flows.iter().filter_map(on_flow).collect(),
+            asking: 0,
+            since: [0; WHENS_MAX],
+            renumbered: 0,
             set,
+        };
+        evaluate.renumber();
+        evaluate
+    }
+
+    fn renumber(&mut self) {
+        for of in &self.set.on_flows {
+            let since = &mut self.since[usize::from(of.number)];
+            self.renumbered |= u16::from(*since != of.since) << of.number;
+            *since = of.since;
         }
+    }
+
+    /// Numbers of conditions on flows that have another meaning since this was last asked, a bit each.
+    pub fn take_renumbered(&mut self) -> u16 {
+        std::mem::take(&mut self.renumbered)
     }
 
     /// The triggers that it evaluates.
@@ -62,24 +105,32 @@ impl Evaluate {
     /// against both or none.
     #[cold]
     pub fn replace(&mut self, set: Arc<TriggerSet>, link_types: impl Iterator<Item = LinkType>) {
-        *self = Evaluate::new(set);
+        let Evaluate { since, renumbered, .. } = *self;
+        *self = Evaluate { since, renumbered, ..Evaluate::new(set) };
+        self.renumber();
         for link_type in link_types {
             self.open_lane(link_type);
         }
     }
 
-    /// Evaluates every trigger for the packets at hand; those that hit any.
+    /// Evaluates every trigger for the packets at hand. Those that ask flows are hit by what [`Evaluate::ask`] finds.
     #[inline]
-    pub fn run(&mut self, batch: &Batch<'_>) -> u64 {
+    pub fn run(&mut self, batch: &Batch<'_>) {
         self.hits.fill(0);
         for (lane, which) in batch.lanes() {
             for (hits, predicate) in self.hits.iter_mut().zip(&self.predicates[lane]) {
                 *hits |= predicate.matches_batch(batch.asked(), which);
             }
         }
-        let hits = self.hits.iter().fold(0, |any, hits| any | hits);
+        if !self.on_flows.is_empty() {
+            self.asking = 0;
+            for of in &mut self.on_flows {
+                of.matched = std::mem::take(&mut self.hits[of.place]);
+                self.asking |= of.matched;
+            }
+        }
         if self.steps.is_empty() {
-            return hits;
+            return;
         }
         self.step_hits.fill(0);
         for (lane, which) in batch.lanes() {
@@ -87,7 +138,27 @@ impl Evaluate {
                 *hits |= predicate.matches_batch(batch.asked(), which);
             }
         }
-        self.step_hits.iter().fold(hits, |any, hits| any | hits)
+    }
+
+    /// Packets at hand whose flow is to be asked.
+    #[inline]
+    pub fn asking(&self) -> u64 {
+        self.asking
+    }
+
+    /// Asks the flow of packet `at`, as it is right behind it.
+    pub fn ask(&mut self, at: usize, flow: &mut FlowNow<'_>) {
+        for of in &self.on_flows {
+            if of.matched >> at & 1 != 0 && of.when.holds(flow) && flow.fire(of.number) {
+                self.hits[of.place] |= 1 << at;
+            }
+        }
+    }
+
+    /// Packets at hand that hit any trigger, or match a filter of a condition on several.
+    #[inline]
+    pub fn hits(&self) -> u64 {
+        self.hits.iter().chain(&self.step_hits).fold(0, |any, hits| any | hits)
     }
 
     /// Conditions on several packets that packet `at` of the last batch matched: the place of the trigger, and
@@ -134,6 +205,7 @@ mod tests {
                 after_ns: 0,
                 vlan: VlanRule::Transparent,
             },
+            when: None,
             holdoff_ns: 0,
             holdoff_key: None,
             single: false,
@@ -163,7 +235,8 @@ mod tests {
             evaluate.hit_by(at).map(|trigger| trigger.config().name.to_string()).collect::<Vec<_>>()
         };
         for _ in 0..2 {
-            assert_eq!(evaluate.run(&batch), 0b0011, "the last packet has no lane");
+            evaluate.run(&batch);
+            assert_eq!(evaluate.hits(), 0b0011, "the last packet has no lane");
             assert_eq!(
                 (names(&evaluate, 0), names(&evaluate, 1)),
                 (vec!["dns".to_string(), "low".into()], vec!["low".into()])
@@ -173,6 +246,7 @@ mod tests {
         let other = Triggers::new(&[config("all", filter(""))], config("manual", Condition::Hand));
         evaluate.replace(other.current(), [LinkType::ETHERNET].into_iter());
         assert!(names(&evaluate, 0).is_empty());
-        assert_eq!((evaluate.run(&batch), names(&evaluate, 2)), (0b0111, vec!["all".to_string()]));
+        evaluate.run(&batch);
+        assert_eq!((evaluate.hits(), names(&evaluate, 2)), (0b0111, vec!["all".to_string()]));
     }
 }

@@ -37,6 +37,7 @@ impl Run {
                         .flatten()
                         .map(str::to_string),
                 ),
+                when: Rare(trigger.when.as_ref().map(|when| when.text().to_string())),
                 dump: trigger.response.template.as_ref().map(|template| template.text().to_string()),
                 dump_script: Rare(trigger.response.script.as_ref().map(|script| script.file().to_string())),
                 before_ns: trigger.response.before_ns,

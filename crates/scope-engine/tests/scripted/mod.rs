@@ -32,6 +32,7 @@ pub fn trigger(name: &str, text: &str, before_ns: i64, after_ns: i64) -> Trigger
             after_ns,
             vlan: VlanRule::Exact,
         },
+        when: None,
         holdoff_ns: 0,
         holdoff_key: None,
         single: false,

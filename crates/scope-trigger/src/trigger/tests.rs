@@ -49,6 +49,7 @@ impl Bench {
                 after_ns: 5 * S,
                 vlan: VlanRule::Transparent,
             },
+            when: None,
             holdoff_ns: S,
             holdoff_key: None,
             single: false,

@@ -181,6 +181,9 @@ pub struct TriggerWords {
     /// What it fires at: a filter in the language of tcpdump, or a condition such as 'signal(pps) > 5000/s'
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub filter: Option<String>,
+    /// Of a filter's packets: what has to hold for their flow, for the first time, such as 'rtt > 200ms'
+    #[arg(long, value_name = "COND", allow_hyphen_values = true)]
+    pub when: Option<String>,
     /// What its dumps keep: a filter, or a template such as 'host $srcIP'
     #[arg(long, value_name = "TEMPLATE", allow_hyphen_values = true)]
     pub dump: Option<String>,

@@ -20,6 +20,7 @@ const TRIGGER: Shape = Shape {
     main: "expr",
     more: &[
         ("name", Kind::Text),
+        ("when", Kind::Text),
         ("dump", Kind::Text),
         ("before", Kind::Amount),
         ("after", Kind::Amount),

@@ -18,6 +18,7 @@ use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};
 use scope_door::ReadTrigger;
 use scope_engine::control::Unsent;
+use scope_engine::no_flows;
 use scope_engine::reread::Reread;
 use scope_engine::{Change, Control, Live, Order, Refusal, Reload, RunPlan};
 use scope_fault::Fault;
@@ -47,6 +48,8 @@ pub struct Reloader {
     texts: ScriptTexts,
     /// Libraries that were opened.
     libraries: Vec<String>,
+    /// It follows flows.
+    has_flows: bool,
     /// Opens files where the run can't do it any more.
     reread: Option<Reread>,
 }
@@ -66,6 +69,7 @@ impl Reloader {
             scripts,
             texts: texts(run),
             libraries: run.fixed.scripts.libraries.clone(),
+            has_flows: run.fixed.stats.is_some(),
             reread: None,
         })
     }
@@ -98,6 +102,11 @@ impl Reloader {
         if let Some(library) = libraries.iter().find(|library| !self.libraries.contains(library)) {
             let cause = format!("a script names the library '{library}', which can't be opened any more");
             return Err(vec![Fault::of_thing("reload").cause(cause).remedy("start the run anew")]);
+        }
+        if let Some(trigger) = meant_new.run.live.triggers.iter().find(|trigger| trigger.when.is_some())
+            && !self.has_flows
+        {
+            return Err(vec![no_flows(&trigger.name)]);
         }
         let kept = |key: &str| !Live::KEYS.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);
@@ -192,7 +201,7 @@ pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigg
         let written = Written::parse(Path::new("body"), &trigger.toml(), &keys);
         let own = Settings::merge(&keys, Some(written.map_err(|error| error.faults)?), &Given::new());
         // Templates of the command line belong to its own triggers, one by one.
-        let is_of_run = |key: &str| !["trigger", "dump", "dump-script"].contains(&key);
+        let is_of_run = |key: &str| !["trigger", "when", "dump", "dump-script"].contains(&key);
         let args = meant(own.keeping(&settings, is_of_run))?;
         let mut live = plan::plan(&args, Look::Known(&link_types))?.run.live;
         live.triggers.pop().ok_or_else(Vec::new)

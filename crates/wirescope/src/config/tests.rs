@@ -454,6 +454,7 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
     let trigger = "trigger = \"udp\"\nstore = \"s\"\n";
     let of_live = [
         ("trigger", "\"tcp\""),
+        ("when", "\"new\""),
         ("dump", "\"ip\""),
         (
             "dump-script",

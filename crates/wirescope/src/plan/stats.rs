@@ -18,8 +18,8 @@ const ROWS_MAX: u64 = 1 << 24;
 /// What is nothing where nothing is counted. Others have values by themselves.
 const OF_STATISTICS: [&str; 5] = ["db-every", "db-keep", "db-budget", "db-min-free", "local"];
 
-/// The statistics of a run, if it has some.
-pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<StatsPlan> {
+/// The statistics of a run, if it has some. `asks_flows`: a trigger needs the flow table.
+pub fn plan(args: &RunArgs, asks_flows: bool, look: Look<'_>, faults: &mut Faults<'_>) -> Option<StatsPlan> {
     let stats = &args.stats;
     let length_ns = duration(Fault::of("db-interval"), "db-interval", &stats.db_interval, faults);
     let plan = StatsPlan {
@@ -43,9 +43,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<S
             let fault = Fault::of(*key).cause("there are no statistics");
             faults.add(fault.remedy(sentence!["add ", Setting::of("db").example("PATH"), ", or omit it"]));
         }
-        return None;
     }
-    Some(plan)
+    (stats.are_wanted() || asks_flows).then_some(plan)
 }
 
 /// A time that isn't 0.

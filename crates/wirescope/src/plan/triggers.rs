@@ -7,6 +7,7 @@ use scope_config::{Origin, Own};
 use scope_engine::plan::MANUAL;
 use scope_fault::{Fault, Setting, Subject, sentence};
 use scope_filter::{Filter, Template, VlanRule, is_filter_word};
+use scope_flow::when::{WHENS_MAX, When};
 use scope_packet::LinkType;
 use scope_spelling::figures::counted;
 use scope_trigger::level::{LevelCondition, is_level};
@@ -186,6 +187,15 @@ pub fn plan(
             Some(own) => self::holdoff_key(word("holdoff-key"), &own.text, faults),
             None => holdoff_key.clone(),
         };
+        let when = match (own.get("when"), args.when.get(index)) {
+            (Some(own), _) => when(word("when"), &own.text, condition.as_ref(), faults),
+            (None, Some(text)) => {
+                let of =
+                    Subject::Setting { key: "when".to_string(), element: Some(text.clone()), word: None };
+                when(of, text, condition.as_ref(), faults)
+            }
+            (None, None) => None,
+        };
         let auto_ns = match (own.get("auto"), &args.auto) {
             (Some(own), _) if own.text == OFF => None,
             (Some(own), _) => auto(Fault::about(word("auto")), &own.text, faults),
@@ -195,6 +205,7 @@ pub fn plan(
         let Some(condition) = condition else { continue };
         triggers.push(TriggerConfig {
             condition,
+            when,
             response: Response {
                 template: selector.template,
                 script: selector.script,
@@ -210,7 +221,27 @@ pub fn plan(
         });
     }
     faults.look_at_trigger(None);
+    let asking = triggers.iter().filter(|trigger| trigger.when.is_some()).count();
+    if asking > WHENS_MAX {
+        let fault = Fault::of("when").cause(format!("{asking} triggers have one"));
+        faults.add(fault.remedy(format!("at most {WHENS_MAX} can")));
+    }
     triggers
+}
+
+/// What has to hold for the flow of a packet that a trigger's filter matches.
+fn when(of: Subject, text: &str, condition: Option<&Condition>, faults: &mut Faults<'_>) -> Option<When> {
+    let fault = match When::parse(text) {
+        Ok(when) if condition.is_none_or(|condition| condition.filter().is_some()) => return Some(when),
+        Ok(_) => {
+            let kind = condition.map_or("hand", Condition::kind);
+            let cause = format!("it asks the flow of a packet, and this trigger's condition is a {kind}");
+            Fault::about(of).with_value(text).cause(cause).remedy("give the trigger a filter, or omit it")
+        }
+        Err(fault) => fault.of_subject(of),
+    };
+    faults.add(fault);
+    None
 }
 
 /// What selects the packets of dumps: templates and scripts, in the order given.
@@ -248,8 +279,15 @@ fn check_flags(args: &RunArgs, faults: &mut Faults<'_>) {
         let fault = Fault::of("trigger").cause(format!("{triggers} triggers are too many"));
         faults.add(fault.remedy(format!("at most {TRIGGERS_MAX}, joined by 'or'")));
     }
+    if triggers > 0 && args.when.len() > triggers {
+        let (whens, triggers) =
+            (counted(args.when.len() as u64, "condition"), counted(triggers as u64, "trigger"));
+        let fault = Fault::of("when").cause(format!("{whens} on flows for {triggers}"));
+        faults.add(fault.remedy("the n-th belongs to the n-th trigger: omit what has none"));
+    }
     if triggers == 0 {
         let given = [
+            ("when", !args.when.is_empty()),
             ("dump", !args.dump.is_empty()),
             ("dump-script", !args.dump_script.is_empty()),
             ("single", args.single),
