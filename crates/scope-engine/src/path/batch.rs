@@ -1,7 +1,7 @@
 //! A batch between its stages: its packets, what filters see of them, and which of them each lane still has
 //! at hand.
 
-use scope_filter::{FILTER_INPUTS_MAX, FilterInput};
+use scope_filter::{FILTER_INPUTS_MAX, FilterInput, Predicate};
 use scope_packet::Packet;
 use scope_ring::LINK_TYPES_MAX;
 
@@ -22,8 +22,13 @@ impl<'p> Batch<'p> {
     #[inline]
     pub fn new(packets: &'p [Packet<'p>], mut lane_of: impl FnMut(u32) -> Option<usize>) -> Batch<'p> {
         let mut of_lane = [0; LANES_MAX];
+        // Packets of one interface come together.
+        let (mut interface, mut lane) = (None, None);
         for (at, packet) in packets.iter().enumerate() {
-            if let Some(lane) = lane_of(packet.interface) {
+            if interface != Some(packet.interface) {
+                (interface, lane) = (Some(packet.interface), lane_of(packet.interface));
+            }
+            if let Some(lane) = lane {
                 of_lane[lane] |= 1 << at;
             }
         }
@@ -40,6 +45,25 @@ impl<'p> Batch<'p> {
     #[inline]
     pub fn asked(&self) -> &[FilterInput<'p>] {
         &self.asked[..self.packets.len()]
+    }
+
+    /// Sets of each of `hits` the packets that its predicate matches: `predicates` are in the same order, of each lane.
+    #[inline]
+    pub fn evaluate(&self, predicates: &[Vec<Predicate>], hits: &mut [u64]) {
+        let mut lanes = self.lanes();
+        // Set by the first lane, which mostly is the only one: a few words that are cleared first and then read cost
+        // more than a filter.
+        let Some((lane, which)) = lanes.next() else {
+            return hits.fill(0);
+        };
+        for (hits, predicate) in hits.iter_mut().zip(&predicates[lane]) {
+            *hits = predicate.matches_batch(self.asked(), which);
+        }
+        for (lane, which) in lanes {
+            for (hits, predicate) in hits.iter_mut().zip(&predicates[lane]) {
+                *hits |= predicate.matches_batch(self.asked(), which);
+            }
+        }
     }
 
     /// No later stage sees these packets.

@@ -80,16 +80,11 @@ impl<'a> Signals<'a> {
     /// Adds a batch; `stray_ns` is the time at which its packets count where their own isn't believed.
     #[inline]
     pub fn run(&mut self, batch: &Batch<'_>, stray_ns: Option<i64>, headers: impl Fn(usize) -> Headers) {
-        self.hits.fill(0);
-        for (lane, which) in batch.lanes() {
-            self.hits[0] |= which;
-            for (hits, predicate) in self.hits[1..].iter_mut().zip(&self.predicates[lane]) {
-                *hits |= predicate.matches_batch(batch.asked(), which);
-            }
-        }
+        self.hits[0] = batch.lanes().fold(0, |all, (_, which)| all | which);
         if self.hits[0] == 0 {
             return;
         }
+        batch.evaluate(&self.predicates, &mut self.hits[1..]);
         if let Some(time_ns) = stray_ns {
             let run = Run { bin: bin_of(time_ns).max(self.bins.floor()), which: self.hits[0] };
             return self.add(&[run], batch, &headers);

@@ -116,12 +116,7 @@ impl Evaluate {
     /// Evaluates every trigger for the packets at hand. Those that ask flows are hit by what [`Evaluate::ask`] finds.
     #[inline]
     pub fn run(&mut self, batch: &Batch<'_>) {
-        self.hits.fill(0);
-        for (lane, which) in batch.lanes() {
-            for (hits, predicate) in self.hits.iter_mut().zip(&self.predicates[lane]) {
-                *hits |= predicate.matches_batch(batch.asked(), which);
-            }
-        }
+        batch.evaluate(&self.predicates, &mut self.hits);
         if !self.on_flows.is_empty() {
             self.asking = 0;
             for of in &mut self.on_flows {
@@ -129,14 +124,8 @@ impl Evaluate {
                 self.asking |= of.matched;
             }
         }
-        if self.steps.is_empty() {
-            return;
-        }
-        self.step_hits.fill(0);
-        for (lane, which) in batch.lanes() {
-            for (hits, predicate) in self.step_hits.iter_mut().zip(&self.step_predicates[lane]) {
-                *hits |= predicate.matches_batch(batch.asked(), which);
-            }
+        if !self.steps.is_empty() {
+            batch.evaluate(&self.step_predicates, &mut self.step_hits);
         }
     }
 
