@@ -85,7 +85,7 @@ impl Counting {
         which: u64,
         headers: impl Fn(usize) -> Option<Headers>,
         bytes: impl Fn(&Packet<'_>) -> u32,
-        mut then: impl FnMut(usize, FlowNow<'_>),
+        mut then: impl FnMut(usize, &mut FlowNow<'_>),
     ) {
         let mut count = 0;
         let mut rest = which;

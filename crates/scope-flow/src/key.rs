@@ -112,6 +112,7 @@ impl Key {
     }
 
     /// The outermost VLAN; 0: untagged.
+    #[inline]
     pub fn vlan(&self) -> u16 {
         (self.word >> VLAN_SHIFT) as u16
     }
@@ -123,6 +124,7 @@ impl Key {
     }
 
     /// There is no counterpart.
+    #[inline]
     pub fn is_one_way(&self) -> bool {
         self.word & IS_ONE_WAY != 0
     }

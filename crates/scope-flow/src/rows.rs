@@ -253,6 +253,7 @@ impl Settled {
 
 impl Proto {
     /// Of an IP protocol's number.
+    #[inline]
     pub fn of(number: u8) -> Proto {
         match number {
             6 => Proto::Tcp,

@@ -168,7 +168,7 @@ impl FlowTable {
 
     /// Counts at most [`BATCH_MAX`] packets, in their order. `then` gets each, and its flow as it is then.
     #[inline]
-    pub fn run(&mut self, packets: &mut [Seen], mut then: impl FnMut(&Seen, FlowNow<'_>)) {
+    pub fn run(&mut self, packets: &mut [Seen], mut then: impl FnMut(&Seen, &mut FlowNow<'_>)) {
         debug_assert!(packets.len() <= BATCH_MAX);
         let mut hashes = [0u64; BATCH_MAX];
         for (packet, hash) in packets.iter_mut().zip(&mut hashes) {
@@ -188,7 +188,7 @@ impl FlowTable {
         for (packet, hash) in packets.iter().zip(&hashes) {
             let (slot, is_new) = self.count(packet, *hash);
             let (entry, earlier, rounds) = (&mut self.entries[slot], &*self.earlier, &self.rounds);
-            then(packet, FlowNow { entry, slot, earlier, rounds, is_new });
+            then(packet, &mut FlowNow { entry, slot, earlier, rounds, is_new });
         }
     }
 
@@ -415,6 +415,7 @@ const FREE: i64 = i64::MIN;
 
 impl FlowNow<'_> {
     /// The packet is its first one.
+    #[inline]
     pub fn is_new(&self) -> bool {
         self.is_new
     }

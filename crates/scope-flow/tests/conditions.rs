@@ -68,9 +68,9 @@ fn fired(counting: &mut Counting, frames: &[(i64, Vec<u8>)], whens: &[When], ask
             all,
             headers,
             |packet| packet.original_len,
-            |at, mut flow| {
+            |at, flow| {
                 for (number, when) in whens.iter().enumerate() {
-                    if asked[from + at] >> number & 1 != 0 && when.holds(&flow) && flow.fire(number as u8) {
+                    if asked[from + at] >> number & 1 != 0 && when.holds(flow) && flow.fire(number as u8) {
                         fired[from + at] |= 1 << number;
                     }
                 }

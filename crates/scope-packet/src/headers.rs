@@ -77,21 +77,25 @@ impl Headers {
     }
 
     /// VLAN identifier of the outermost tag; meaningful with [`Headers::vlan_tags`] > 0.
+    #[inline]
     pub fn vlan_id(&self) -> u16 {
         (self.vlan >> 16) as u16
     }
 
     /// Ethernet addresses stand at offset 0 (destination) and 6 (source).
+    #[inline]
     pub fn ethernet(&self) -> bool {
         self.parts & HAS_ETHERNET != 0
     }
 
     /// Source and destination address are captured; see [`Headers::address_bytes`].
+    #[inline]
     pub fn addresses(&self) -> bool {
         self.parts & HAS_ADDRESSES != 0
     }
 
     /// Where the network header begins; meaningful unless the kind is `Other`.
+    #[inline]
     pub fn network_offset(&self) -> u32 {
         self.network_offset
     }
@@ -115,12 +119,14 @@ impl Headers {
     }
 
     /// More fragments follow, or this is one that is not the first.
+    #[inline]
     pub fn fragment(&self) -> bool {
         self.word & FRAGMENT != 0
     }
 
     /// A filter may see more than this parse: tunnels, extension headers, truncated or odd headers, unknown
     /// link types.
+    #[inline]
     pub fn partial(&self) -> bool {
         self.word & PARTIAL != 0
     }

@@ -78,9 +78,9 @@ impl<'a> Flows<'a> {
             Some(bytes) => packet.original_len.saturating_sub(*bytes),
         };
         let asking = triggers.asking();
-        of.counting.run(batch.packets, all & !refused, headers, bytes, |at, mut flow| {
+        of.counting.run(batch.packets, all & !refused, headers, bytes, |at, flow| {
             if asking >> at & 1 != 0 {
-                triggers.ask(at, &mut flow);
+                triggers.ask(at, flow);
             }
         });
     }

@@ -136,6 +136,8 @@ impl Evaluate {
     }
 
     /// Asks the flow of packet `at`, as it is right behind it.
+    #[cold]
+    #[inline(never)]
     pub fn ask(&mut self, at: usize, flow: &mut FlowNow<'_>) {
         for of in &self.on_flows {
             if of.matched >> at & 1 != 0 && of.when.holds(flow) && flow.fire(of.number) {
