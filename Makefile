@@ -9,7 +9,7 @@ SCRIPTS := $(CURDIR)/scripts
 SOAK := $(if $(filter store api,$(BENCH)),$(BENCH)-soak,soak)
 SOAK_MINUTES ?= $(if $(filter store,$(BENCH)),20,30)
 
-.PHONY: help demo test test-ten bench soak fuzz fuzz-filters lint build models tsan fences licences pages deb deb-test clean
+.PHONY: help demo test test-ten test-peers bench soak fuzz fuzz-filters lint build models tsan fences licences pages deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make demo LIVE=1   the same between two network namespaces, as root'
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
+	@echo 'make test-peers    what statistics write, as nfdump, DuckDB and pandas read it, which are fetched; CAPTURES=DIR adds capture files'
 	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth, store, query, api or signals picks a part; BEFORE=PATH adds the row stages_cost against another build'
 	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; BENCH=api: 100,000 requests by chance; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
@@ -52,6 +53,10 @@ test:
 test-ten:
 	@$(SCRIPTS)/install-missing.sh test
 	@CARGO_TARGET_DIR=$(TARGET_DIR) $(SCRIPTS)/test-ten.sh $(or $(RUNS),10)
+
+test-peers:
+	@$(SCRIPTS)/install-missing.sh peers
+	@$(SCRIPTS)/test-peers.sh $(TARGET_DIR)/peers
 
 bench:
 	@$(SCRIPTS)/install-missing.sh bench

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Unpacks the peers of `make bench BENCH=ring` and `BENCH=live` that come as Debian packages below FOLDER; nothing is installed. What can't be
-# had is omitted with a message: the bench says so, too.
+# had is omitted with a message: the bench says so, too. With packages named, these.
 #
-# usage: fetch-peers.sh FOLDER
+# usage: fetch-peers.sh FOLDER [PACKAGE FILE_OF_IT]...
 set -u
-folder=${1:?usage: fetch-peers.sh FOLDER}
+folder=${1:?usage: fetch-peers.sh FOLDER [PACKAGE FILE_OF_IT]...}
+shift
 say() { echo "$*" >&2; }
 
 fetch() { # package, a file of it
@@ -19,6 +20,13 @@ fetch() { # package, a file of it
     rm -rf "$packages"
 }
 
+if [ $# -gt 0 ]; then
+    while [ $# -gt 1 ]; do
+        fetch "$1" "$2"
+        shift 2
+    done
+    exit 0
+fi
 fetch libconcurrentqueue-dev usr/include/concurrentqueue/concurrentqueue.h
 fetch libdpdk-dev usr/include/dpdk/rte_ring.h
 fetch netsniff-ng usr/sbin/netsniff-ng

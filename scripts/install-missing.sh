@@ -1,9 +1,9 @@
 #!/bin/sh
-# Looks for what building (`build`), the live demo (`live`), the tests (`test`), the benches (`bench`: what the tests need, fio and python3-venv) or
-# the reading of compiled code (`fences`) need, and installs what is missing.
+# Looks for what building (`build`), the live demo (`live`), the tests (`test`), the benches (`bench`: what the tests need, fio and python3-venv),
+# the test with other programs (`peers`: python3-venv) or the reading of compiled code (`fences`) need, and installs what is missing.
 # Nothing missing: does nothing and leaves apt alone. Can't install: prints the one line that would, and stops with 2.
 #
-# usage: install-missing.sh build|live|test|bench|fences|fuzz
+# usage: install-missing.sh build|live|test|peers|bench|fences|fuzz
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 want=${1:-build}
@@ -38,6 +38,10 @@ missing_packages() {
     fi
     if [ "$want" = fences ]; then
         command -v objdump >/dev/null 2>&1 || echo binutils
+    fi
+    if [ "$want" = peers ]; then
+        command -v python3 >/dev/null 2>&1 || echo python3
+        python3 -c 'import ensurepip' >/dev/null 2>&1 || echo python3-venv
     fi
     if [ "$want" = bench ]; then
         command -v fio >/dev/null 2>&1 || echo fio

@@ -67,6 +67,18 @@ impl Settings {
         self.entries.iter().find(|entry| entry.key.name == name).map_or(&[], |entry| &entry.values)
     }
 
+    /// Whether something was given for a key, and something else than what holds anyway.
+    pub fn is_changed(&self, name: &str) -> bool {
+        let Some(Entry { key, values }) = self.entries.iter().find(|entry| entry.key.name == name) else {
+            return false;
+        };
+        let default = match key.kind {
+            Kind::Switch => Some("false"),
+            _ => key.default.as_deref(),
+        };
+        values.iter().any(|value| value.origin != Origin::Default && value.text.to_str() != default)
+    }
+
     /// Names of the keys for which a value of the file holds.
     pub fn from_file(&self) -> impl Iterator<Item = &str> {
         let of_file = |entry: &&Entry| entry.values.iter().any(|value| self.place(value).is_some());

@@ -37,6 +37,11 @@ const WAITING_ROWS_MAX: usize = (64 << 20) / 256;
 /// Own addresses of interfaces are looked at so often.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(5);
 
+/// Which addresses are local where nothing else was asked for, in the line of a run: each interface's own, or, of files,
+/// all.
+const BY_INTERFACE: &str = "interface";
+const ANY: &str = "any";
+
 /// What the thread has.
 pub(crate) struct Recording<'a> {
     shared: &'a Shared,
@@ -66,13 +71,20 @@ impl Outlets {
     /// Where something can't be opened.
     pub fn open(fixed: &Fixed, run_id: [u8; 16], is_live: bool) -> Result<Outlets, Fault> {
         let Some(plan) = &fixed.stats else { return Ok(Outlets::default()) };
+        // Without it each address is local, as of an interface without one.
+        let addresses = (is_live && plan.local == Rule::Own).then(Addresses::open).and_then(Result::ok);
+        let local = match addresses {
+            Some(_) => BY_INTERFACE,
+            None if plan.local == Rule::Own => ANY,
+            None => &plan.local_text,
+        };
         let facts = || RunFacts {
             run: run_id.iter().map(|byte| format!("{byte:02x}")).collect(),
             host: clock::host().0,
             version: env!("CARGO_PKG_VERSION").to_string(),
             begin_ns: now_ns(),
             sources: fixed.sources.iter().map(|source| source.spec.clone()).collect(),
-            local: plan.local_text.clone(),
+            local: local.to_string(),
         };
         let open = |options: &scope_stats::Options| {
             let first = |mut faults: Vec<Fault>| faults.swap_remove(0);
@@ -82,8 +94,6 @@ impl Outlets {
             let fault = |error: io::Error| Fault::of("ipfix").with_value(collector.to_string()).error(&error);
             Sender::connect(collector).map_err(fault)
         };
-        // Without it each address is local, as of an interface without one.
-        let addresses = (is_live && plan.local == Rule::Own).then(Addresses::open).and_then(Result::ok);
         Ok(Outlets {
             writer: plan.db.as_ref().map(open).transpose()?,
             sender: plan.ipfix.map(connect).transpose()?,

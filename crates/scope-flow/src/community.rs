@@ -3,7 +3,8 @@
 //! ```text
 //!  "1:" + base64(SHA-1(seed 16 | lesser address | greater address | protocol 8 | 0 8 | lesser port 16 | greater port 16))
 //! ```
-//! Numbers are big-endian. Ports are left out where the protocol has none. Source: community-id-spec, version 1.
+//! Numbers are big-endian. Ports are left out where the protocol has none. Of equal addresses the one with the lesser
+//! port is the lesser. Of packets within packets it is the outermost's. Source: community-id-spec, version 1.
 
 use crate::key::Key;
 use data_encoding::BASE64;
@@ -58,6 +59,8 @@ mod tests {
             false,
             "1:LQU9qZlK+B5F3KDmev6m5PMibrg=",
         );
+        // Both ends have one address: the reference implementation, communityid of PyPI.
+        check(6, [("127.0.0.1", 58449), ("127.0.0.1", 6633)], false, "1:gX0rdBQBetd8s+ykHcSv5cRB3bs=");
         check(17, [("192.168.1.52", 54585), ("8.8.8.8", 53)], false, "1:d/FP5EW3wiY1vCndhwleRRKHowQ=");
         check(1, [("192.168.0.89", 8), ("192.168.0.1", 0)], false, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk=");
         check(132, [("192.168.170.8", 7), ("192.168.170.56", 7)], false, "1:MP2EtRCAUIZvTw6MxJHLV7N7JDs=");

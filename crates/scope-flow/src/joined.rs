@@ -424,6 +424,7 @@ mod tests {
             reason: "kernel",
             packets,
             late_until_ns: 0,
+            filed_until_ns: 0,
         };
         joined.add_loss(loss(SECOND + 5, 2 * SECOND, 7));
         let lost = |settled: &Settled| settled.intervals.iter().map(|row| row.lost_max).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
 //! Which addresses are local: those whose traffic has rows of its own.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// A network: its address, and the bits of that which count.
@@ -34,6 +34,20 @@ pub struct Local {
 }
 
 impl Net {
+    /// Its first address: no bit behind those that count is set.
+    pub fn first(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & mask).into()
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits.min(128))).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & mask).into()
+            }
+        }
+    }
+
     /// Whether an address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -94,6 +108,21 @@ mod tests {
         check("2001:db8::", 32, "2001:db9::1", false);
         check("::", 0, "fe80::1", true);
         check("::", 0, "10.0.0.1", false);
+    }
+
+    #[test]
+    fn a_net_begins_where_its_bits_end() {
+        let check = |address: &str, bits: u8, first: &str| {
+            let net = Net { address: address.parse().unwrap(), bits };
+            assert_eq!(net.first(), first.parse::<IpAddr>().unwrap(), "{net:?}");
+        };
+        check("10.0.0.1", 8, "10.0.0.0");
+        check("10.0.0.1", 32, "10.0.0.1");
+        check("255.255.255.255", 0, "0.0.0.0");
+        check("192.168.7.255", 23, "192.168.6.0");
+        check("2001:db8:1::1", 32, "2001:db8::");
+        check("2001:db8::1", 128, "2001:db8::1");
+        check("ffff::1", 0, "::");
     }
 
     #[test]

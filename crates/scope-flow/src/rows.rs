@@ -221,6 +221,8 @@ pub struct LossRow {
     pub packets: u64,
     /// Intervals that begin before this time were written when it became known: their `lost_max` lacks it. 0: none.
     pub late_until_ns: i64,
+    /// Files of a folder whose time is before this one have it already; 0: none.
+    pub filed_until_ns: i64,
 }
 
 /// Everything that is settled and not written yet. Rows of an interval that was written before are added to it.

@@ -33,7 +33,6 @@ use scope_spelling::time::iso;
 use sheet::Sheet;
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// Letters of a run's identifier in the names of parts.
@@ -113,7 +112,7 @@ impl Export {
             watch.watch(&connection).map_err(unread)?;
             let name = name_of(&file, &connection, self.form).map_err(unread)?;
             for table in &tables {
-                self.table((&connection, &file.path), table, &name, watch, &mut exported)?;
+                self.table((&connection, &file), table, &name, watch, &mut exported)?;
             }
         }
         Ok(exported)
@@ -122,7 +121,7 @@ impl Export {
     /// Writes one table of one file, hour by hour.
     fn table(
         &self,
-        (connection, path): (&Connection, &Path),
+        (connection, file): (&Connection, &DbFile),
         table: &Table,
         name: &str,
         watch: &Watch,
@@ -132,10 +131,11 @@ impl Export {
             Some(Cut::Stopped) => {
                 AskError::Failed(Fault::of_thing("export").cause("stopped: parts are whole"))
             }
-            _ => AskError::unread(path, error),
+            _ => AskError::unread(&file.path, error),
         };
-        let time = table.time_name();
-        let next = format!("SELECT min({time}) FROM {} WHERE {time} >= ?1 AND {time} < ?2", table.name);
+        let (time, counted) = (table.time_name(), table.counted(file));
+        let of_hours = format!("FROM {} WHERE {time} >= ?1 AND {time} < ?2 AND {counted}", table.name);
+        let next = format!("SELECT min({time}) {of_hours}");
         let (mut from_ns, to_ns) = self.hours_ns;
         loop {
             let next: Option<i64> = connection
@@ -144,11 +144,7 @@ impl Export {
             let Some(next_ns) = next else { return Ok(()) };
             let hour_ns = hour_of(next_ns);
             let end_ns = hour_ns.saturating_add(HOUR_NS);
-            let sql = format!(
-                "SELECT {} FROM {} WHERE {time} >= ?1 AND {time} < ?2 ORDER BY {time}",
-                table.names(),
-                table.name
-            );
+            let sql = format!("SELECT {} {of_hours} ORDER BY {time}", table.names());
             let mut statement = connection.prepare(&sql).map_err(|error| unread(&error))?;
             let rows = statement.query([hour_ns, end_ns]).map_err(|error| unread(&error))?;
             let (rows, bytes) = self.part(table, hour_ns, name, rows).map_err(|broken| match broken {

@@ -9,11 +9,14 @@
 //! ```
 //! The sequence is the number of records before the message, also of those that the system refused to send: a collector
 //! sees what it lacks. Templates aren't counted. Records that stand for flows which aren't known have no addresses, and
-//! aren't sent.
+//! aren't sent. Of ICMP the destination port has type and code (`type * 256 + code`), as collectors expect it.
 //!
-//! The socket is connected when the [`Sender`] is made, and never waited for.
+//! The socket is connected when the [`Sender`] is made, and never waited for. So that a collector has the time to take
+//! what comes at once, as at the end of a run, there is a pause behind every [`AT_ONCE`] datagrams: a receive buffer of
+//! the usual size (208 KiB) has room for five times as many.
 
 use scope_fault::Fault;
+use scope_flow::key::counterpart;
 use scope_flow::rows::{FlowRow, Reason, Side};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -23,6 +26,14 @@ use std::time::{Duration, Instant};
 const MESSAGE_BYTES_MAX: usize = 1400;
 /// How often the templates are sent.
 const TEMPLATES_EVERY: Duration = Duration::from_secs(60);
+
+/// Datagrams without a pause, and the pause behind them: some 350,000 records a second.
+const AT_ONCE: u32 = 16;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Protocols whose ports are a type and its counterpart, or a type and a code.
+const ICMP: u8 = 1;
+const ICMP6: u8 = 58;
 
 const VERSION: u16 = 10;
 const HEADER_BYTES: usize = 16;
@@ -119,7 +130,12 @@ impl<'a> Record<'a> {
                 (IpAddr::V6(from), IpAddr::V6(to)) => Addresses::V6(from, to),
                 _ => return None,
             };
-            Some(Record { flow, side, addresses, ports: (from.1, to.1) })
+            let ports = match (flow.proto, &addresses) {
+                (ICMP, Addresses::V4(..)) => (0, icmp(false, (from.1, to.1))),
+                (ICMP6, Addresses::V6(..)) => (0, icmp(true, (from.1, to.1))),
+                _ => (from.1, to.1),
+            };
+            Some(Record { flow, side, addresses, ports })
         })
     }
 
@@ -147,6 +163,12 @@ impl<'a> Record<'a> {
         out.push(self.flow.proto);
         out.push(end_reason(self.flow.reason));
     }
+}
+
+/// Type and code of ICMP as one number: of what has a counterpart the code is 0.
+fn icmp(is_ipv6: bool, (kind, other): (u16, u16)) -> u16 {
+    let has_counterpart = counterpart(is_ipv6, kind as u8).map(u16::from) == Some(other);
+    kind << 8 | if has_counterpart { 0 } else { other }
 }
 
 /// flowEndReason (RFC 5102, 5.11.3).
@@ -307,6 +329,8 @@ pub struct Sender {
     counts: Sent,
     /// Records of the datagram before: a refusal is heard with the next one.
     before: Option<u32>,
+    /// Datagrams since the last pause.
+    at_once: u32,
     last_error: Option<io::Error>,
 }
 
@@ -324,16 +348,21 @@ impl Sender {
         socket.connect(collector)?;
         socket.set_nonblocking(true)?;
         let (encoder, counts) = (Encoder::default(), Sent::default());
-        Ok(Sender { socket, encoder, counts, before: None, last_error: None })
+        Ok(Sender { socket, encoder, counts, before: None, at_once: 0, last_error: None })
     }
 
-    /// Sends `flows`, and the templates where they are due: call it every few seconds also without flows. What can't
-    /// be sent at once is counted.
+    /// Sends `flows`, with pauses, and the templates where they are due: call it every few seconds also without flows.
+    /// What can't be sent at once is counted.
     pub fn send(&mut self, flows: &[FlowRow], now: Now) {
-        let Sender { socket, encoder, counts, before, last_error } = self;
+        let Sender { socket, encoder, counts, before, at_once, last_error } = self;
         let is_unaddressed = |flow: &&FlowRow| flow.source.is_none() || flow.destination.is_none();
         counts.unaddressed += flows.iter().filter(is_unaddressed).count() as u64;
         encoder.messages(flows, now, |datagram, records| {
+            *at_once += 1;
+            if *at_once > AT_ONCE {
+                std::thread::sleep(PAUSE);
+                *at_once = 1;
+            }
             let mut sent = socket.send(datagram);
             let is_refusal = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
             let mut was_refused = false;
@@ -550,6 +579,31 @@ mod tests {
     }
 
     #[test]
+    fn of_icmp_the_destination_port_has_type_and_code() {
+        let ping = |proto, ends: [&str; 2], ports: [u16; 2]| FlowRow {
+            proto,
+            ..flow((ends[0], ports[0]), (ends[1], ports[1]), side(1, 84, 0), side(1, 84, 0))
+        };
+        let (v4, v6) = (["10.0.0.1", "192.0.2.9"], ["2001:db8::1", "2001:db8::2"]);
+        let one_way = |row: FlowRow| FlowRow { reverse: Side::default(), ..row };
+        let rows = [
+            ping(1, v4, [8, 0]),
+            one_way(ping(1, v4, [3, 13])),
+            ping(58, v6, [128, 129]),
+            one_way(ping(58, v6, [1, 4])),
+        ];
+        let mut collector = Collector::default();
+        for message in messages(&mut Encoder::default(), &rows, now(Instant::now())) {
+            collector.take(&message);
+        }
+        let ports: Vec<_> = (0..collector.records.len())
+            .map(|record| (collector.number(record, 7), collector.number(record, 11)))
+            .collect();
+        let of = |kind: u64, code: u64| (0, kind << 8 | code);
+        assert_eq!(ports, [of(8, 0), of(0, 0), of(3, 13), of(128, 0), of(129, 0), of(1, 4)]);
+    }
+
+    #[test]
     fn messages_stay_within_their_bound_and_count_all_records_before_them() {
         let row = |n: usize| {
             let (v4, v6) = (format!("10.0.{}.{}", n / 250, n % 250), format!("2001:db8::{n:x}"));
@@ -627,6 +681,20 @@ mod tests {
         let Sent { refused_datagrams, refused_records, records, .. } = sender.sent();
         assert_eq!((refused_datagrams, refused_records, records), (2, 4, 202));
         assert_eq!(sender.take_error().unwrap().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn many_datagrams_leave_a_collector_time_to_take_them() {
+        let row = |n: u16| flow(("10.0.0.1", n), ("10.0.0.2", 2), side(1, 40, 0), side(1, 40, 0));
+        let rows: Vec<FlowRow> = (0..2000).map(row).collect();
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut sender = Sender::connect(listener.local_addr().unwrap()).unwrap();
+        let begun = Instant::now();
+        sender.send(&rows[..1000], now(begun));
+        sender.send(&rows[1000..], now(begun));
+        let Sent { records, datagrams, .. } = sender.sent();
+        assert!(records == 4000 && datagrams > 100, "{datagrams}");
+        assert!(begun.elapsed() >= PAUSE * ((datagrams as u32 - 1) / AT_ONCE), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is asked of statistics, and what can't be meant: found before anything starts, all at once.
 
 use crate::database::Refused;
+use crate::failed::Failed;
 use crate::head::{Head, interval_ns};
 use crate::place::{BESIDE, Every, Place, beside, files};
 use crate::schema::VERSION;
@@ -214,7 +215,17 @@ impl Refused {
             Refused::Written => fault
                 .cause(format!("{shown} is written by another run"))
                 .remedy("stop that one, or choose another name"),
-            Refused::Failed(failed) => fault.error(failed).cause(failed.to_string()),
+            Refused::Failed(failed) => {
+                let fault = fault.error(failed).cause(failed.to_string());
+                match failed {
+                    Failed::Damaged { .. } => {
+                        fault.remedy("move it away with its -wal and -shm, or choose another name")
+                    }
+                    Failed::Locked { .. } => fault.remedy("end that program, or choose another name"),
+                    Failed::DiskFull { .. } => fault.remedy("free some space, or choose another disk"),
+                    Failed::WalTooLarge { .. } | Failed::Io { .. } => fault,
+                }
+            }
         }
     }
 }

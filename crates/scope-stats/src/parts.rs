@@ -124,6 +124,11 @@ impl Cut {
         }
     }
 
+    /// Its losses, the oldest last.
+    pub fn losses<'a>(&self, rows: &'a mut Settled) -> &'a mut [LossRow] {
+        &mut rows.losses[self.losses..]
+    }
+
     /// Takes them away: they are written.
     pub fn take(&self, rows: &mut Settled) {
         rows.intervals.truncate(self.intervals);

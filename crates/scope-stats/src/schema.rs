@@ -133,7 +133,7 @@ CREATE TABLE runs (
     end_ns        INTEGER,          -- when it wrote here last; NULL: it still does, or was killed
     sources       TEXT    NOT NULL, -- JSON: a list
     interval_ns   INTEGER NOT NULL, -- length of its intervals
-    local         TEXT    NOT NULL, -- which addresses were local: as --local says it
+    local         TEXT    NOT NULL, -- which addresses were local: as --local says it, or 'interface': its own
     counters      TEXT    NOT NULL  -- JSON: rows, folded, evicted, late, ... of the run, when it wrote last
 );
 

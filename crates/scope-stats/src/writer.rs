@@ -20,13 +20,14 @@ use crate::retain::{Bounds, Kept};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use scope_fault::Fault;
-use scope_flow::rows::Settled;
+use scope_flow::rows::{LossRow, Settled};
 use scope_folder::Folder;
 use scope_machine::disk::disk;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
+use std::slice;
 
 /// So many files are open at most.
 const OPEN_MAX: usize = 2;
@@ -194,6 +195,7 @@ impl Writer {
 
     fn write_parts(&mut self, rows: &mut Settled, now_ns: i64) -> Result<(), Failed> {
         while let Some(cut) = Cut::next(rows, self.every()) {
+            self.file_before(cut.losses(rows), now_ns)?;
             let place = self.file_of(cut.period.as_ref(), now_ns)?;
             self.write_part(place, &cut.part(rows), now_ns)?;
             cut.take(rows);
@@ -202,6 +204,34 @@ impl Writer {
             // Nothing but the run's line, if that has changed.
             let place = self.file_of(None, now_ns)?;
             self.write_part(place, &Part::default(), now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Losses whose span begins in earlier files: these have them, too, and count them in their intervals. None is made
+    /// for that.
+    fn file_before(&mut self, losses: &mut [LossRow], now_ns: i64) -> Result<(), Failed> {
+        let Some(every) = self.every() else { return Ok(()) };
+        for loss in losses {
+            let last = every.period(loss.to_ns);
+            if last.contains(loss.from_ns.max(loss.filed_until_ns)) {
+                continue;
+            }
+            let failed = |cause| Failed::Io { path: self.folder.path().to_path_buf(), cause };
+            let files = files(&self.folder).map_err(failed)?;
+            for period in files.into_iter().filter(|file| !file.is_damaged).map(|file| file.period) {
+                let is_before = period.to_ns <= last.from_ns && every.period(period.from_ns) == period;
+                if is_before && period.to_ns > loss.from_ns.max(loss.filed_until_ns) {
+                    let place = self.file_of(Some(&period), now_ns)?;
+                    self.write_part(
+                        place,
+                        &Part { losses: slice::from_ref(loss), ..Part::default() },
+                        now_ns,
+                    )?;
+                    loss.filed_until_ns = period.to_ns;
+                }
+            }
+            loss.filed_until_ns = last.from_ns;
         }
         Ok(())
     }

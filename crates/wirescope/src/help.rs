@@ -318,10 +318,15 @@ Examples:
 ";
 
 pub const STATS_SQL_EXAMPLES: &str = "\
+An answer takes at most 300 s, 1 GiB of SQLite's memory, 1,000,000 rows and
+256 MiB. What ends it there, or by Ctrl-C, is said; the rows up to there are
+printed.
+
 Exit codes:
-  0  the whole answer was given
-  1  it was cut: it took too long, or is too large
-  2  refused: it is no SELECT, or the database can not be asked
+  0    the whole answer was given
+  1    it was cut: it took too long, or is too large
+  2    refused: it is no SELECT, or the database can not be asked
+  130  Ctrl-C ended it
 
 Examples:
   wirescope stats sql --db stats.sqlite \\

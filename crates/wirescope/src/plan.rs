@@ -27,7 +27,7 @@ use scope_machine::Machine;
 use scope_packet::LinkType;
 use scope_ring::{MemoryOptions, RingConfig, RingError};
 use scope_source::spec::SHARES_MAX;
-use scope_spelling::values::{parse_duration_ns, parse_size};
+use scope_spelling::values::{PPM, SizeOrShare, parse_duration_ns, parse_size, parse_size_or_share};
 use scope_trigger::{COUNT_BYTES_DEFAULT, DUMPS_MAX, DURATION_NS_MAX};
 use sources::Sources;
 use std::time::Duration;
@@ -285,6 +285,21 @@ fn count(key: &'static str, text: &str, max: u64, faults: &mut Faults<'_>) -> u6
         Err(_) => fault.value(text, "is not a whole number").remedy(such_as(key, "4")),
     });
     1
+}
+
+/// What stays free on a file system, in bytes or as a share of it.
+fn min_free(key: &'static str, text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
+    faults.add(match parse_size_or_share(text) {
+        Ok(SizeOrShare::Ppm(PPM..)) => {
+            Fault::of(key).value(text, "is the whole file system").remedy("write less than 100%")
+        }
+        Ok(free) => return Some(free),
+        Err(cause) => {
+            let remedy = sentence!["write e.g. ", Setting::of(key).example("10%"), " or 50GiB"];
+            faults::bad(Fault::of(key), cause).remedy(remedy)
+        }
+    });
+    None
 }
 
 /// Memory of a count.

@@ -9,7 +9,7 @@ use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
 pub use scope_spelling::figures::{bit_rate, counted, number, size, span};
-use scope_spelling::printable::printable;
+use scope_spelling::printable::{printable, shell_word};
 use scope_spelling::time::iso;
 use scope_store::{Amount, VolumeReport};
 
@@ -63,16 +63,33 @@ pub fn memory(memory: &RingMemory) -> String {
 /// That capture begins, how to fire and how to stop.
 pub fn ready(plan: &RunPlan) -> String {
     let pid = std::process::id();
+    let does = statistics_alone(plan).unwrap_or_else(|| dumps(plan, pid));
+    format!("ready, process {pid}; {does}; Ctrl-C or kill {pid} stops")
+}
+
+/// Where statistics are seen, of a run that can write no dump.
+fn statistics_alone(plan: &RunPlan) -> Option<String> {
+    let RunPlan { fixed, .. } = plan;
+    let stats = fixed.stats.as_ref().filter(|_| fixed.folder.is_none() && fixed.dump.single.is_none())?;
+    match &stats.db {
+        Some(options) => {
+            Some(format!("wirescope stats top --db {} shows the traffic", shell_word(&options.db)))
+        }
+        None => stats.ipfix.map(|collector| format!("records of flows go to {collector}")),
+    }
+}
+
+/// How to fire by hand, and what that writes.
+fn dumps(plan: &RunPlan, pid: u32) -> String {
     let before = match plan.live.before_ns {
         0 => "nothing".to_string(),
         ns => format!("the last {}", span(ns)),
     };
     let writes = plan.fixed.ring_out.is_some() || plan.fixed.store.is_some();
-    let fire = match (plan.live.triggers.len(), writes) {
+    match (plan.live.triggers.len(), writes) {
         (0, false) => format!("no trigger, so only this writes: kill -USR1 {pid}, a dump of {before}"),
         _ => format!("kill -USR1 {pid} dumps {before}"),
-    };
-    format!("ready, process {pid}; {fire}; Ctrl-C or kill {pid} stops")
+    }
 }
 
 /// One line that says how a run goes, for logs.

@@ -418,6 +418,29 @@ fn what_can_not_be_asked_is_refused_with_its_place_and_what_helps() {
 }
 
 #[test]
+fn a_select_without_an_end_is_ended_by_a_signal_and_says_so() {
+    let place = Place::new();
+    for path in both(&place) {
+        // A row at once, and none behind it, ever.
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                       SELECT i FROM n, intervals WHERE i = 1";
+        for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+            let asking = Started::new(stats(&path, &["sql", endless]));
+            wait_until("it follows signals", || {
+                let status = std::fs::read_to_string(format!("/proc/{}/status", asking.id())).unwrap();
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+                u64::from_str_radix(caught, 16).unwrap() & 1 << (libc::SIGTERM - 1) != 0
+            });
+            asking.signal(signal);
+            let ended = asking.finish(run::LIMIT);
+            assert_eq!(ended.code(), Some(code), "{}", ended.stderr);
+            assert!(ended.stderr.contains(": it was stopped"), "{}", ended.stderr);
+            assert!(ended.stdout.starts_with("i\n"), "{}", ended.stdout);
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_is_too_long_is_cut_and_says_so() {
     let place = Place::new();
     let [file, _] = both(&place);

@@ -236,7 +236,85 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
     check(&["--ipfix", "collector.example:4739"], &["--ipfix", "no numeric address"]);
     check(&["--db", &db, "--local", "10.0.0.0/33"], &["--local", "is no network"]);
     check(&["--db", &db, "--flow-idle", "0s", "--flows-max", "0"], &["--flow-idle", "--flows-max"]);
-    check(&["--local", "any"], &["--local", "there are no statistics"]);
+    for address in ["10.0.0.1/8", "2001:db8::1/32,10.0.0.0/8", "0.0.0.1/0"] {
+        check(&["--db", &db, "--local", address], &["--local: ", "is an address within a network of"]);
+    }
+    check(&["--db", &db, "--local", "10.0.0.1/8"], &["write 10.0.0.0/8, or 10.0.0.1"]);
+    check(&["--db", &db, "--flow-active", "25h"], &["--flow-active: '25h' is longer than a day"]);
+    check(&["--db", &db, "--flow-idle", "2d"], &["--flow-idle: '2d' is longer than a day"]);
+    check(&["--db", &db, "--db-min-free", "100%"], &["--db-min-free: '100%' is the whole file system"]);
+}
+
+#[test]
+fn what_nothing_would_use_is_refused() {
+    let place = Place::new();
+    let source = place.source(&Conversations { packets: 10, ..Conversations::default() }.capture());
+    let ipfix = ["--ipfix", "127.0.0.1:4739"];
+    let of_a_database: [&[&str]; 8] = [
+        &["--db-interval", "1s"],
+        &["--db-every", "day"],
+        &["--db-keep", "3"],
+        &["--db-budget", "1GiB"],
+        &["--db-min-free", "10%"],
+        &["--no-flow-rows"],
+        &["--traffic-rows", "9999"],
+        &["--local", "any"],
+    ];
+    let of_flows: [&[&str]; 3] =
+        [&["--flows-max", "9999"], &["--flow-idle", "31s"], &["--flow-active", "6min"]];
+    let refused = |flags: &[&str], cause: &str| {
+        let done = place.run(&[&["--source", &source], flags].concat());
+        assert_eq!(done.code(), Some(2), "{flags:?}: {}", done.stderr);
+        let expected = format!("wirescope: {}: {cause}", flags[0]);
+        assert!(
+            done.stderr.lines().any(|line| line == expected),
+            "{flags:?}: no '{expected}' in {}",
+            done.stderr
+        );
+    };
+    for flags in of_a_database {
+        let cause = "there is no database; add --db PATH, or omit it";
+        refused(flags, cause);
+        refused(&[flags, &ipfix].concat(), cause);
+    }
+    for flags in of_flows {
+        refused(flags, "no flows are followed; add --db PATH, or --ipfix ADDR:PORT, or omit it");
+        let done = place.run(&[&["--source", &source], flags, &ipfix].concat());
+        assert_eq!(done.code(), Some(0), "{flags:?}: {}", done.stderr);
+    }
+    // What holds anyway may be given.
+    let as_it_is = ["--db-interval", "10s", "--traffic-rows", "10000", "--flow-idle", "30s"];
+    let done = place.run(&[&["--source", &source], &as_it_is[..]].concat());
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    // So are keys of a file, and the words of a run that only counts say what it lacks before all.
+    let config = place.path("x.toml");
+    std::fs::write(&config, "local = \"any\"\n").unwrap();
+    let done = place.run(&["--source", &source, "--config", &config.display().to_string()]);
+    assert!(done.code() == Some(2) && done.stderr.contains("x.toml:1:"), "{}", done.stderr);
+    assert!(done.stderr.contains("there is no database; write db = \"PATH\", or omit it"), "{}", done.stderr);
+    let done = finish(wirescope(&["stats", "--source", &source, "--local", "any"]));
+    assert_eq!(done.code(), Some(2));
+    assert!(!done.stderr.contains("--local") && done.stderr.contains("add --db"), "{}", done.stderr);
+}
+
+#[test]
+fn a_damaged_file_is_refused_with_what_helps_and_left_as_it_is() {
+    let place = Place::new();
+    let source = place.source(&Conversations { packets: 1000, ..Conversations::default() }.capture());
+    let db = place.path("x.sqlite");
+    let words = db.display().to_string();
+    let run = || place.run(&["--source", &source, "--db", &words]);
+    assert_eq!(run().code(), Some(0));
+    // Its head says that it is ours, and the rest nothing.
+    let mut bytes = std::fs::read(&db).unwrap();
+    bytes[100..].fill(0xff);
+    std::fs::write(&db, &bytes).unwrap();
+    let done = run();
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    for words in ["--db: ", "is damaged: ", "move it away with its -wal and -shm, or choose another name"] {
+        assert!(done.stderr.contains(words), "no '{words}' in {}", done.stderr);
+    }
+    assert!(std::fs::read(&db).unwrap() == bytes);
 }
 
 #[test]
@@ -250,6 +328,9 @@ fn statistics_alone_need_no_folder_for_dumps_and_a_place_for_themselves() {
     let done = stats(&["--db", &db.display().to_string()]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stderr.contains("ring: 1 MiB in 16 segments"), "{}", done.stderr);
+    let hint = format!("; wirescope stats top --db {} shows the traffic; Ctrl-C or kill ", db.display());
+    assert!(done.stderr.contains(&hint) && !done.stderr.contains("USR1"), "{}", done.stderr);
+    assert_eq!(number(&db, "SELECT count(*) FROM runs WHERE local = 'any'"), 1);
     check_sums("alone", &db);
     assert_eq!(number(&db, "SELECT sum(packets) FROM intervals"), 500);
     let refused = stats(&[]);

@@ -107,7 +107,15 @@ impl<'a> Flows<'a> {
             known.packets += packets;
             return;
         }
-        of.losses.push(LossRow { from_ns, to_ns, interface, reason, packets, late_until_ns: 0 });
+        of.losses.push(LossRow {
+            from_ns,
+            to_ns,
+            interface,
+            reason,
+            packets,
+            late_until_ns: 0,
+            filed_until_ns: 0,
+        });
     }
 
     /// The worker has come to `clock`: what nothing belongs to any more is handed on. `waits`: until there is room.

@@ -6,18 +6,16 @@
 //! RTM_NEWADDR  0 head 16 | 16 family u8 | 17 prefix u8 | 20 index u32 | 24 attributes: IFA_LOCAL, IFA_ADDRESS
 //! ```
 
-use super::netlink::{Attributes, i32_at, u16_at, u32_at};
+use super::netlink::{
+    Attributes, HEAD_BYTES, LINK_ATTRIBUTES_AT, Messages, READ_BYTES, RouteSocket, i32_at, text, u16_at,
+    u32_at,
+};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-const HEAD_BYTES: usize = 16;
-/// Where attributes begin, behind the head of a link and of an address.
-const LINK_ATTRIBUTES_AT: usize = 32;
+/// Where attributes begin behind the head of an address.
 const ADDRESS_ATTRIBUTES_AT: usize = 24;
-/// One read: the kernel's own bound for a message of a list.
-const READ_BYTES: usize = 64 << 10;
 /// Longest that an answer may take, ms.
 const ANSWER_MS_MAX: i32 = 500;
 /// Reads of one answer.
@@ -26,7 +24,7 @@ const READS_MAX: usize = 4096;
 /// Asks for addresses.
 #[derive(Debug)]
 pub struct Addresses {
-    socket: OwnedFd,
+    socket: RouteSocket,
     buffer: Vec<u8>,
     /// Of the last question: answers to others are passed over.
     sequence: u32,
@@ -41,15 +39,7 @@ impl Addresses {
     /// # Errors
     /// The system's.
     pub fn open() -> io::Result<Addresses> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain system call; the result is checked.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Addresses { socket, buffer: vec![0; READ_BYTES], sequence: 0 })
+        Ok(Addresses { socket: RouteSocket::open(0)?, buffer: vec![0; READ_BYTES], sequence: 0 })
     }
 
     /// What interfaces have now, in this process's network namespace.
@@ -73,37 +63,15 @@ impl Addresses {
     /// Asks for a list; `each` gets its messages.
     fn ask(&mut self, kind: u16, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = [0u8; LINK_ATTRIBUTES_AT];
-        request[..4].copy_from_slice(&(LINK_ATTRIBUTES_AT as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
-        let fd = self.socket.as_raw_fd();
-        // SAFETY: the request lives through the call, which only reads it.
-        if unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        self.socket.ask_for_list(kind, self.sequence)?;
         for _ in 0..READS_MAX {
-            let mut waiting = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one pollfd that lives through the call.
-            if unsafe { libc::poll(&raw mut waiting, 1, ANSWER_MS_MAX) } == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            // SAFETY: the kernel writes at most the buffer's length into it.
-            let got = unsafe { libc::recv(fd, self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
-            if got < 0 {
-                let cause = io::Error::last_os_error();
-                match cause.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINTR) => continue,
-                    _ => return Err(cause),
-                }
-            }
-            let mut rest = &self.buffer[..got as usize];
-            while let Some(len) =
-                u32_at(rest, 0).map(|len| len as usize).filter(|&len| len >= HEAD_BYTES && len <= rest.len())
-            {
-                let message = &rest[..len];
-                rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+            self.socket.wait(ANSWER_MS_MAX)?;
+            let messages = match self.socket.read(&mut self.buffer) {
+                Ok(messages) => messages,
+                Err(cause) if matches!(cause.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => continue,
+                Err(cause) => return Err(cause),
+            };
+            for message in Messages(messages) {
                 if u32_at(message, 8) != Some(self.sequence) {
                     continue;
                 }
@@ -125,8 +93,7 @@ fn link(message: &[u8]) -> Option<(i32, String)> {
     let index = i32_at(message, 20)?;
     let mut attributes = Attributes(message.get(LINK_ATTRIBUTES_AT..)?);
     let (_, name) = attributes.find(|(kind, _)| *kind == libc::IFLA_IFNAME)?;
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    Some((index, String::from_utf8_lossy(&name[..end]).into_owned()))
+    Some((index, text(name)))
 }
 
 /// An address, the own one where there is a peer's beside it.

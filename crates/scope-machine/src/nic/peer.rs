@@ -10,19 +10,16 @@
 //! The interface's name there needs `CAP_NET_ADMIN`, the namespace's name that `ip netns` gave it one. The
 //! rest stays unknown.
 
-use super::netlink::{Attributes, i32_at, u16_at};
+use super::netlink::{Attributes, HEAD_BYTES, LINK_ATTRIBUTES_AT, READ_BYTES, RouteSocket, i32_at, u16_at};
 use scope_spelling::printable::shell_word;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 /// Where `ip netns` keeps namespaces that have names.
 const NAMESPACES_AT: &str = "/run/netns";
 /// Namespaces that are looked at.
 const NAMESPACES_MAX: usize = 1024;
-/// One answer: what the kernel reports of one interface.
-const ANSWER_BYTES: usize = 32 << 10;
-const LINK_ATTRIBUTES_AT: usize = 32;
 const NAMESPACE_ATTRIBUTES_AT: usize = 20;
 /// Attributes of a question for a namespace (`NETNSA_*`).
 const NAMESPACE_NUMBER: u16 = 1;
@@ -77,7 +74,7 @@ impl Peer {
 
 /// Queries the kernel for other ends. It opens its socket at the beginning; files of namespaces later.
 pub struct Peers {
-    socket: OwnedFd,
+    socket: RouteSocket,
 }
 
 impl Peers {
@@ -86,15 +83,7 @@ impl Peers {
     /// # Errors
     /// The system's, where there are no sockets.
     pub fn open() -> io::Result<Peers> {
-        // SAFETY: plain system call; the result is checked.
-        let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
-        Ok(Peers { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Peers { socket: RouteSocket::open(0)? })
     }
 
     /// The other end of the veth interface number `index`; `None` where the kernel knows none.
@@ -111,7 +100,7 @@ impl Peers {
 
     /// What the kernel says of an interface, here or in a namespace with a number.
     fn link(&self, index: i32, namespace: Option<i32>) -> Option<Vec<u8>> {
-        let mut body = vec![0; LINK_ATTRIBUTES_AT - 16];
+        let mut body = vec![0; LINK_ATTRIBUTES_AT - HEAD_BYTES];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
         if let Some(number) = namespace {
             add(&mut body, libc::IFLA_TARGET_NETNSID, number);
@@ -130,7 +119,7 @@ impl Peers {
     }
 
     fn namespace_number(&self, file: RawFd) -> Option<i32> {
-        let mut body = vec![0; NAMESPACE_ATTRIBUTES_AT - 16];
+        let mut body = vec![0; NAMESPACE_ATTRIBUTES_AT - HEAD_BYTES];
         add(&mut body, NAMESPACE_FILE, file);
         let answer = self.query(libc::RTM_GETNSID, libc::RTM_NEWNSID, &body)?;
         number(&answer, NAMESPACE_ATTRIBUTES_AT, NAMESPACE_NUMBER)
@@ -139,20 +128,10 @@ impl Peers {
     /// Sends one question; its answer if it is of the kind `expected`. The kernel answers before the sending
     /// returns.
     fn query(&self, kind: u16, expected: u16, body: &[u8]) -> Option<Vec<u8>> {
-        let mut question = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
-        question.extend(kind.to_ne_bytes());
-        question.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-        question.extend([0; 8]);
-        question.extend(body);
-        // SAFETY: the question lives through the call, which only reads it.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), question.as_ptr().cast(), question.len(), 0) };
-        let mut answer = vec![0; ANSWER_BYTES];
-        // SAFETY: the kernel writes at most the buffer's length into it.
-        let got = unsafe {
-            libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
-        };
-        answer.truncate(usize::try_from(got).ok().filter(|_| sent > 0)?);
+        self.socket.ask(kind, 0, 0, body).ok()?;
+        let mut answer = vec![0; READ_BYTES];
+        let bytes = self.socket.read(&mut answer).ok()?.len();
+        answer.truncate(bytes);
         (u16_at(&answer, 4) == Some(expected)).then_some(answer)
     }
 }

@@ -9,15 +9,14 @@
 //! The table begins with the kernel's list of all interfaces. Where the socket overflowed, the list is
 //! requested again: what is not in it is gone. Only three attributes are needed, so they are read here.
 
-use scope_machine::nic::netlink::{Attributes, i32_at, u16_at, u32_at};
+use scope_machine::nic::netlink::{
+    Attributes, HEAD_BYTES, LINK_ATTRIBUTES_AT, Messages, READ_BYTES, RouteSocket, i32_at, text, u16_at,
+    u32_at,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
-const HEAD_BYTES: usize = 16;
-const ATTRIBUTES_AT: usize = 32;
-/// One read: the kernel's own bound for a message of a list, and more than any single change.
-const READ_BYTES: usize = 64 << 10;
 /// Reads of one look; what comes faster waits for the next one.
 const READS_MAX: usize = 64;
 /// Longest that the first list may take, ms.
@@ -69,7 +68,7 @@ pub(crate) struct LinkChanges {
 /// All interfaces of this network namespace, kept up to date.
 #[derive(Debug)]
 pub(crate) struct Links {
-    socket: OwnedFd,
+    socket: RouteSocket,
     buffer: Vec<u8>,
     table: Table,
 }
@@ -77,31 +76,11 @@ pub(crate) struct Links {
 impl Links {
     /// Listens, then reads the list of all interfaces. No rights are needed.
     pub(crate) fn open() -> io::Result<Links> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain system call; the result is checked.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all-zero bytes are a valid sockaddr_nl.
-        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as u16;
-        address.nl_groups = libc::RTMGRP_LINK as u32;
-        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: the address lives through the call and `len` is its length.
-        if unsafe { libc::bind(fd, (&raw const address).cast(), len) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let socket = RouteSocket::open(libc::RTMGRP_LINK as u32)?;
         let mut links = Links { socket, buffer: vec![0; READ_BYTES], table: Table::default() };
         links.ask_for_list()?;
         while links.table.listed.is_some() {
-            let mut waiting = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one pollfd that lives through the call.
-            if unsafe { libc::poll(&raw mut waiting, 1, LIST_MS_MAX) } == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            links.socket.wait(LIST_MS_MAX)?;
             links.read()?;
         }
         Ok(links)
@@ -124,16 +103,16 @@ impl Links {
     pub(crate) fn read(&mut self) -> io::Result<LinkChanges> {
         let mut found = LinkChanges::default();
         for _ in 0..READS_MAX {
-            // SAFETY: the kernel writes at most the buffer's length into it.
-            let got = unsafe { libc::recv(self.fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0) };
-            if got >= 0 {
-                self.table.take(&self.buffer[..got as usize], &mut found);
-                if std::mem::take(&mut self.table.list_again) {
-                    self.ask_for_list()?;
+            let cause = match self.socket.read(&mut self.buffer) {
+                Ok(messages) => {
+                    self.table.take(messages, &mut found);
+                    if std::mem::take(&mut self.table.list_again) {
+                        self.ask_for_list()?;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let cause = io::Error::last_os_error();
+                Err(cause) => cause,
+            };
             match cause.raw_os_error() {
                 Some(libc::EAGAIN) => break,
                 Some(libc::EINTR) => {}
@@ -147,15 +126,7 @@ impl Links {
     }
 
     fn ask_for_list(&mut self) -> io::Result<()> {
-        let mut request = [0u8; ATTRIBUTES_AT];
-        request[..4].copy_from_slice(&(ATTRIBUTES_AT as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
-        request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-        // SAFETY: the request lives through the call, which only reads it.
-        let sent = unsafe { libc::send(self.fd(), request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        self.socket.ask_for_list(libc::RTM_GETLINK, 0)?;
         self.table.listed = Some(BTreeSet::new());
         Ok(())
     }
@@ -186,13 +157,9 @@ impl Table {
     }
 
     /// Reads one datagram of messages. Malformed ones are skipped.
-    pub(crate) fn take(&mut self, mut messages: &[u8], found: &mut LinkChanges) {
-        while let Some(len) = u32_at(messages, 0)
-            .map(|len| len as usize)
-            .filter(|&len| len >= HEAD_BYTES && len <= messages.len())
-        {
-            self.message(&messages[..len], found);
-            messages = messages.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    pub(crate) fn take(&mut self, messages: &[u8], found: &mut LinkChanges) {
+        for message in Messages(messages) {
+            self.message(message, found);
         }
     }
 
@@ -223,12 +190,9 @@ impl Table {
         let before = self.known.get(&index);
         let mut name = before.map_or(String::new(), |link| link.name.clone());
         let mut mtu = before.map_or(0, |link| link.mtu);
-        for (kind, bytes) in Attributes(&message[ATTRIBUTES_AT.min(message.len())..]) {
+        for (kind, bytes) in Attributes(&message[LINK_ATTRIBUTES_AT.min(message.len())..]) {
             match kind {
-                libc::IFLA_IFNAME => {
-                    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-                    name = String::from_utf8_lossy(&bytes[..end]).into_owned();
-                }
+                libc::IFLA_IFNAME => name = text(bytes),
                 libc::IFLA_MTU => mtu = u32_at(bytes, 0).unwrap_or(mtu),
                 _ => {}
             }
@@ -273,7 +237,7 @@ mod tests {
 
     /// A message of `kind` about interface `index`.
     fn message(kind: u16, family: u8, index: i32, flags: u32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        let mut message = vec![0; ATTRIBUTES_AT];
+        let mut message = vec![0; LINK_ATTRIBUTES_AT];
         message[4..6].copy_from_slice(&kind.to_ne_bytes());
         message[HEAD_BYTES] = family;
         message[18..20].copy_from_slice(&1u16.to_ne_bytes());

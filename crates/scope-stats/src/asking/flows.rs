@@ -4,7 +4,8 @@
 //! [`RECORD_NS_MAX`], so the index by end finds all that can. Each has a further value, `filter`: the text that finds
 //! its packets, as `$flow` of a dump's template would be.
 //!
-//! Records that stand for several flows have no addresses. They match no filter but the empty one.
+//! Records that stand for several flows have no addresses. They match no filter but the empty one, and last as long as
+//! nothing could be written: there are few, and longer ones are looked for apart.
 
 use super::bounds::Watch;
 use super::database::{Database, DbFile};
@@ -20,8 +21,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
-/// How long a record lasts at most, ns: a run's `--flow-active` is no longer.
-pub const RECORD_NS_MAX: i64 = 86_400_000_000_000;
+/// What a run's `--flow-active` and `--flow-idle` are at most, ns.
+pub const FLOW_NS_MAX: i64 = 86_400_000_000_000;
+/// How long a record of a flow lasts at most, ns: two halves that came through two interfaces may follow each other with
+/// silence between them.
+pub const RECORD_NS_MAX: i64 = 3 * FLOW_NS_MAX;
 /// The table.
 const TABLE: &str = "flows";
 /// The value that each record has besides its columns.
@@ -117,12 +121,10 @@ impl Database {
     ) -> Result<FlowPlace, AskError> {
         let reader = Reader::new(question).map_err(|error| AskError::unread(self.path(), &error))?;
         let (mut place, mut goes_on) = (FlowPlace::default(), true);
-        let (from_ns, to_ns) = question.span_ns;
+        let from_ns = question.span_ns.0;
         for file in self.files()? {
             // A record lies in the file of its end.
-            let has_none = file.period_ns.is_some_and(|(begin_ns, end_ns)| {
-                end_ns <= from_ns || begin_ns > to_ns.saturating_add(RECORD_NS_MAX)
-            });
+            let has_none = file.period_ns.is_some_and(|(_, end_ns)| end_ns <= from_ns);
             let Some(connection) = self.watched(&file, watch)? else { continue };
             let mut read = || {
                 connection.execute_batch("BEGIN")?;
@@ -229,7 +231,16 @@ impl<'a> Reader<'a> {
             self.columns.names.join(", ")
         );
         let end_max_ns = to_ns.saturating_add(RECORD_NS_MAX);
-        self.read(connection, &sql, &[from_ns, to_ns, end_max_ns, last], each)
+        let goes_on = self.read(connection, &sql, &[from_ns, to_ns, end_max_ns, last], each)?;
+        if !goes_on || !self.question.filter.is_everything() {
+            return Ok(goes_on);
+        }
+        let sql = format!(
+            "SELECT {} FROM flows WHERE src_ip = '' AND start_ns <= ?1 AND end_ns > ?2 AND rowid <= ?3 \
+             ORDER BY end_ns, rowid",
+            self.columns.names.join(", ")
+        );
+        self.read(connection, &sql, &[to_ns, end_max_ns, last], each)
     }
 
     /// Those behind row `from`, of the span.

@@ -1,5 +1,6 @@
 //! The columns of each table, as the schema has them.
 
+use super::database::DbFile;
 use crate::schema::{SCHEMA, TABLES};
 use rusqlite::Connection;
 
@@ -77,6 +78,15 @@ impl Table {
     /// The names of all columns, with commas between them.
     pub fn names(&self) -> String {
         self.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Which of its rows count of a folder's file, where all files are one: a loss stands in each that has a part of its
+    /// span, and counts in the last one.
+    pub fn counted(&self, file: &DbFile) -> String {
+        match file.period_ns {
+            Some((_, to_ns)) if self.name == "losses" && to_ns < i64::MAX => format!("to_ns < {to_ns}"),
+            _ => "true".to_string(),
+        }
     }
 
     /// The column by which rows are found.

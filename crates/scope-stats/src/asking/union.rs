@@ -10,7 +10,8 @@
 //! those of one moment, the first at which the question needs it. Files are opened when they are needed, and at most
 //! [`OPEN_MAX`] are open; how many there are has no bound.
 //!
-//! Each table has a hidden column [`FILE`], which tells rows apart that two files have alike.
+//! Each table has two hidden columns: [`FILE`] tells rows apart that two files have alike, and [`SECOND`] is the time in
+//! the views, so that conditions on it reach the files, too.
 
 use super::bounds::Watch;
 use super::database::{Database, DbFile};
@@ -37,6 +38,10 @@ const OPEN_MAX: usize = 32;
 const MODULE: &str = "wirescope_files";
 /// The hidden column with the number of a row's file.
 const FILE: &str = "wirescope_file";
+/// The hidden column with a row's time in whole seconds, and what the views have in its place.
+const SECOND: &str = "wirescope_second";
+const SECOND_IN_VIEWS: &str = "i.ts_ns / 1000000000";
+const SECOND_NS: i64 = 1_000_000_000;
 /// Bits of a row's number within its file.
 const ROW_BITS: u32 = 44;
 
@@ -100,6 +105,7 @@ impl Union {
         union.connection.create_module(MODULE, &MODULE_OF_FILES, Some(number))?;
         union.connection.execute_batch(&create)?;
         for view in views()? {
+            let view = view.replace(SECOND_IN_VIEWS, &format!("i.{SECOND}"));
             union.connection.execute_batch(&view)?;
         }
         Ok(union)
@@ -176,6 +182,18 @@ impl Sources {
             Some(_) => error,
             None => self.broken(AskError::unread(&self.files[file].path, &error)),
         }
+    }
+
+    /// From when to when a file can have rows of a table, without a look into it.
+    fn period_ns(&self, file: usize, table: usize) -> (i64, i64) {
+        let (mut from_ns, to_ns) = self.files[file].period_ns.unwrap_or((i64::MIN, i64::MAX));
+        match self.tables[table].name {
+            // The first file has what is before 1970, too.
+            "intervals" | "traffic" if from_ns > 0 => {}
+            "runs" => return (i64::MIN, i64::MAX),
+            _ => from_ns = i64::MIN, // a flow and a loss lie in the file of their end
+        }
+        (from_ns, if to_ns == i64::MAX { to_ns } else { to_ns - 1 })
     }
 
     /// From when to when a file has rows of a table.
@@ -293,7 +311,7 @@ impl UnionTable {
             let required = if column.is_required { " NOT NULL" } else { "" };
             parts.push(format!("{} {kind}{required}", column.name));
         }
-        parts.push(format!("{FILE} INTEGER HIDDEN NOT NULL"));
+        parts.push(format!("{FILE} INTEGER HIDDEN NOT NULL, {SECOND} INTEGER HIDDEN NOT NULL"));
         if table.has_rowid {
             return format!("CREATE TABLE files ({})", parts.join(", "));
         }
@@ -333,8 +351,9 @@ unsafe impl VTab<'_> for UnionTable {
         let (mut conditions, mut places) = (Vec::new(), Vec::new());
         let (mut rows, mut is_found) = (ROWS, false);
         for (place, constraint) in info.constraints().enumerate() {
-            let column = usize::try_from(constraint.column()).ok();
-            let column = column.filter(|&column| constraint.is_usable() && column < table.columns.len());
+            let is_of_files = |column: &usize| *column < table.columns.len() || *column == second(table);
+            let column = usize::try_from(constraint.column()).ok().filter(is_of_files);
+            let column = column.filter(|_| constraint.is_usable());
             let (Some(column), Some(sign)) = (column, Sign::of(&constraint.operator())) else { continue };
             if info.collation(place)? != "BINARY" {
                 continue;
@@ -342,8 +361,9 @@ unsafe impl VTab<'_> for UnionTable {
             conditions.push((column, sign));
             places.push(place);
             rows *= if sign == Sign::Equal { LEFT_BY_EQUAL } else { LEFT_BY_RANGE };
-            let by_text = sign == Sign::Equal && INDEXED.contains(&table.columns[column].name.as_str());
-            is_found |= column == table.time || by_text;
+            let name = table.columns.get(column).map_or(SECOND, |column| &column.name);
+            let by_text = sign == Sign::Equal && INDEXED.contains(&name);
+            is_found |= column == table.time || column == second(table) || by_text;
         }
         for (argument, place) in (1..).zip(places) {
             info.constraint_usage(place).set_argv_index(argument);
@@ -375,6 +395,11 @@ impl CreateVTab<'_> for UnionTable {
     const KIND: VTabKind = VTabKind::Default;
 }
 
+/// The place of the column [`SECOND`]: behind that of [`FILE`].
+fn second(table: &Table) -> usize {
+    table.columns.len() + 1
+}
+
 /// A search in a table.
 #[repr(C)]
 struct UnionCursor {
@@ -385,8 +410,8 @@ struct UnionCursor {
     /// What each file is asked, and with which values.
     sql: String,
     values: Vec<Value>,
-    /// What the time of rows is compared with.
-    times: Vec<(Sign, i64)>,
+    /// What the time of rows is compared with, and in which unit, ns.
+    times: Vec<(Sign, i64, i64)>,
     /// The file whose rows are read.
     file: usize,
     /// Its rows; `None`: there is no further file.
@@ -412,13 +437,23 @@ impl UnionCursor {
     /// The rows of the first file from this one on that can have some.
     fn rows_from(&mut self, from: usize) -> rusqlite::Result<Option<OwnedRows>> {
         for file in from..self.sources.files.len() {
-            let Some(span_ns) = self.sources.span_ns(file, self.number)? else { continue };
-            if !self.times.iter().all(|&(sign, value)| sign.may_hold(span_ns, value)) {
+            let may_hold = |(from_ns, to_ns): (i64, i64)| {
+                let holds = |&(sign, value, unit_ns): &(Sign, i64, i64)| {
+                    sign.may_hold((from_ns / unit_ns, to_ns / unit_ns), value)
+                };
+                self.times.iter().all(holds)
+            };
+            if !may_hold(self.sources.period_ns(file, self.number)) {
+                continue;
+            }
+            if !self.sources.span_ns(file, self.number)?.is_some_and(may_hold) {
                 continue;
             }
             let Some(connection) = self.sources.connection(file)? else { continue };
             self.file = file;
-            let rows = OwnedRows::query(connection, &self.sql, params_from_iter(&self.values));
+            let counted = self.table().counted(&self.sources.files[file]);
+            let sql = format!("{} AND {counted}", self.sql);
+            let rows = OwnedRows::query(connection, &sql, params_from_iter(&self.values));
             return rows.map(Some).map_err(|error| self.sources.unread(file, error));
         }
         Ok(None)
@@ -432,28 +467,31 @@ impl UnionCursor {
             let is_read = plan.uses(at) || column.key > 0;
             if is_read { column.name.as_str() } else { "NULL" }
         });
-        let columns: Vec<&str> = std::iter::once(number).chain(columns).collect();
+        let seconds = format!("{} / {SECOND_NS}", table.time_name());
+        let columns: Vec<&str> = std::iter::once(number).chain(columns).chain([seconds.as_str()]).collect();
         let (mut conditions, mut kept, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for (&(column, sign), value) in plan.conditions.iter().zip(values.iter()) {
             let Ok(value) = Value::try_from(value) else { continue };
             // Only where both are compared as they are, whatever SQLite would make of the value.
-            let is_alike = match table.columns[column].kind {
-                Kind::Text => matches!(value, Value::Text(_)),
-                Kind::Integer | Kind::Moment => matches!(value, Value::Integer(_) | Value::Real(_)),
+            let is_alike = match table.columns.get(column).map(|column| column.kind) {
+                Some(Kind::Text) => matches!(value, Value::Text(_)),
+                _ => matches!(value, Value::Integer(_) | Value::Real(_)),
             };
             if !is_alike {
                 continue;
             }
-            if let (Value::Integer(time), true) = (&value, column == table.time) {
-                times.push((sign, *time));
+            match &value {
+                Value::Integer(time) if column == table.time => times.push((sign, *time, 1)),
+                Value::Integer(time) if column == second(table) => times.push((sign, *time, SECOND_NS)),
+                _ => {}
             }
             kept.push(value);
-            conditions.push(format!("{} {} ?{}", table.columns[column].name, sign.text(), kept.len()));
+            let name = table.columns.get(column).map_or(&seconds, |column| &column.name);
+            conditions.push(format!("{name} {} ?{}", sign.text(), kept.len()));
         }
-        let mut sql = format!("SELECT {} FROM {}", columns.join(", "), table.name);
-        if !conditions.is_empty() {
-            sql.push_str(&format!(" WHERE {}", conditions.join(" AND ")));
-        }
+        conditions.push("true".to_string());
+        let sql =
+            format!("SELECT {} FROM {} WHERE {}", columns.join(", "), table.name, conditions.join(" AND "));
         (self.sql, self.values, self.times) = (sql, kept, times);
     }
 }
@@ -477,9 +515,10 @@ unsafe impl VTabCursor for UnionCursor {
 
     fn column(&self, context: &mut Context, column: c_int) -> rusqlite::Result<()> {
         let column = column as usize;
-        if column >= self.table().columns.len() {
+        if column == self.table().columns.len() {
             return context.set_result(&(self.file as i64));
         }
+        let column = column.min(self.table().columns.len());
         match self.rows.as_ref().and_then(OwnedRows::row) {
             Some(row) => context.set_result(&ToSqlOutput::Borrowed(row.get_ref(column + 1)?)),
             None => context.set_result(&rusqlite::types::Null),

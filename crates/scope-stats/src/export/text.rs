@@ -1,4 +1,5 @@
-//! Rows as text: CSV (RFC 4180, with a line of names), or a JSON object a line. No value is left out or spelled anew.
+//! Rows as text: CSV (RFC 4180, with a line of names), or a JSON object a line. No value is left out or spelled anew. In
+//! CSV no value is nothing, and an empty text `""`.
 
 use super::Form;
 use crate::asking::sql::Cell;
@@ -42,6 +43,10 @@ impl Lines {
             match self.form {
                 Form::Csv => {
                     line.push_str(if at == 0 { "" } else { "," });
+                    line.push_str(match cell {
+                        Cell::Text(ref text) if text.is_empty() => "\"\"",
+                        _ => "",
+                    });
                     line.push_str(&quoted(&cell.to_string()));
                 }
                 _ => {

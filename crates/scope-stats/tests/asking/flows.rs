@@ -86,6 +86,30 @@ fn a_record_belongs_to_a_filter_and_a_span_as_its_packets_do() {
 }
 
 #[test]
+fn a_record_of_days_is_found_by_a_moment_near_its_begin() {
+    let root = tempfile::tempdir().unwrap();
+    let (file, folder) = (root.path().join("x.sqlite"), root.path().join("days"));
+    std::fs::create_dir(&folder).unwrap();
+    let mut dice = Dice::new(15);
+    // As long as two halves with silence between them may last; and what stands for several, ten days.
+    let mut of = |is_several: bool, days: i64| loop {
+        let row = flow(&mut dice, T0 + days * DAY);
+        if row.source.is_none() == is_several {
+            break FlowRow { start_ns: T0, ..row };
+        }
+    };
+    let flows = vec![of(false, 3), of(true, 10)];
+    for path in [&file, &folder] {
+        let mut writer = writer(path);
+        writer.write(&mut Settled { flows: flows.clone(), ..Settled::default() }, T0).unwrap();
+        writer.close(T0).unwrap();
+        let found = |filter: &str, at_ns: i64| ask(&database(path), &question(filter, (at_ns, at_ns))).len();
+        assert_eq!((found("", T0), found("ip or ip6", T0), found("", T0 + DAY)), (2, 1, 2));
+        assert_eq!((found("", T0 + 4 * DAY), found("", T0 - 1), found("", T0 + 11 * DAY)), (1, 0, 0));
+    }
+}
+
+#[test]
 fn each_record_has_all_columns_and_the_filter_that_finds_its_packets() {
     let made = made(12);
     let columns = FlowColumns::known().unwrap();

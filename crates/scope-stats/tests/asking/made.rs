@@ -159,13 +159,16 @@ pub fn rows(seed: u64) -> Settled {
                 rows.flows.push(flow(&mut dice, end_ns));
             }
         }
+        // Some begin in the file of the day before.
+        let from_ns = if begin >= T0 + DAY { begin - DAY } else { begin };
         rows.losses.push(LossRow {
-            from_ns: begin,
+            from_ns,
             to_ns: begin + SECOND,
             interface: (dice.below(2) == 0).then(|| Arc::from("eth0")),
             reason: "ring",
             packets: dice.below(100),
             late_until_ns: 0,
+            filed_until_ns: 0,
         });
     }
     rows

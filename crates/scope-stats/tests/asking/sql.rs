@@ -1,6 +1,6 @@
 //! One SELECT: the same from a file and from a folder, and nothing but reading.
 
-use crate::made::{database, made, stop};
+use crate::made::{SECOND, database, made, stop};
 use scope_stats::asking::sql::{Cell, SqlAnswer};
 use scope_stats::asking::{AskError, Bounds, Cut, Database};
 use std::sync::atomic::Ordering;
@@ -63,12 +63,40 @@ fn a_folder_answers_as_one_file_with_the_same_rows() {
         ("SELECT * FROM losses WHERE from_ns >= (SELECT max(from_ns) FROM losses)".to_string(), 1),
         ("SELECT ip FROM traffic EXCEPT SELECT src_ip FROM flows".to_string(), 1),
         ("SELECT ts, tcp_in_pkts FROM totals WHERE ts BETWEEN 1795212000 AND 1795212030".to_string(), 1),
+        ("SELECT * FROM protos WHERE ts >= 1795219200 AND port = 443".to_string(), 1),
+        ("SELECT * FROM ipv4_traffic WHERE ts = 1795212000 OR ts > 1795300000.5".to_string(), 1),
+        ("SELECT a.ts FROM totals AS a JOIN protos AS b ON a.ts = b.ts AND a.ip = b.ip".to_string(), 20),
         ("SELECT name FROM pragma_table_info('flows') WHERE name NOT LIKE 'wirescope%'".to_string(), 31),
     ] {
         let [of_file, of_folder] = [ask(&file, &sql), ask(&folder, &sql)];
         assert_eq!(lines(&of_file), lines(&of_folder), "{sql}");
         assert_eq!(of_file.columns, of_folder.columns, "{sql}");
         assert!(of_file.rows.len() >= at_least, "{sql}: {}", of_file.rows.len());
+    }
+}
+
+#[test]
+fn of_a_span_only_the_files_are_read_that_can_have_rows_of_it() {
+    let made = made(16);
+    let [file, folder] = made.both();
+    let files = folder.files().unwrap();
+    assert_eq!(files.len(), 3);
+    // Whoever opens one of the others says so.
+    for other in [0, 2] {
+        std::fs::write(&files[other].path, "no database").unwrap();
+    }
+    let (from_s, to_s) = (files[1].period_ns.unwrap().0 / SECOND, files[1].period_ns.unwrap().1 / SECOND);
+    let views = ["ipv4_traffic", "totals", "protos"].map(|view| (view, "ts", 1));
+    for (table, time, unit) in
+        [("intervals", "ts_ns", SECOND), ("traffic", "ts_ns", SECOND)].into_iter().chain(views)
+    {
+        let (from, to) = (from_s * unit, to_s * unit);
+        let of_span = format!("SELECT * FROM {table} WHERE {time} >= {from} AND {time} < {to}");
+        assert_eq!(lines(&ask(&folder, &of_span)), lines(&ask(&file, &of_span)), "{of_span}");
+        assert!(ask(&folder, &of_span).rows.len() > 10, "{of_span}");
+        let all = format!("SELECT * FROM {table}");
+        let error = folder.sql(&all, &Bounds::OF_A_COMMAND, stop()).unwrap_err().to_string();
+        assert!(error.contains("wirescope-2026-11-20.sqlite"), "{all}: {error}");
     }
 }
 

@@ -1,8 +1,10 @@
 //! A folder of files: rows lie in the file of their time, the oldest files go.
 
-use crate::made::{SECOND, T0, expect_sound, facts, flow, one, open_with, options, reader, rows, settled};
+use crate::made::{
+    LENGTH, SECOND, T0, expect_sound, facts, flow, interval, one, open_with, options, reader, rows, settled,
+};
 use crate::{HOUR, loss, refused};
-use scope_flow::rows::Settled;
+use scope_flow::rows::{LossRow, Settled};
 use scope_spelling::values::SizeOrShare;
 use scope_stats::{Every, Options, Writer};
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +45,8 @@ fn a_row_lies_in_the_file_of_its_time() {
     };
     let all = "SELECT (SELECT sum(packets) FROM intervals) || ' ' || (SELECT sum(in_packets) FROM traffic) \
                || ' ' || (SELECT sum(packets_fwd) FROM flows) || ' ' || (SELECT sum(packets) FROM losses)";
-    assert_eq!((of(18, all), of(19, all)), (vec!["5 5 1 3".to_string()], vec!["6 6 2 4".to_string()]));
+    // What was lost up to the second file began in the first one.
+    assert_eq!((of(18, all), of(19, all)), (vec!["5 5 1 7".to_string()], vec!["6 6 2 4".to_string()]));
     for name in names(folder.path()) {
         assert_eq!(mode(&folder.path().join(&name)), 0o640, "{name}");
     }
@@ -74,6 +77,41 @@ fn rows_that_come_late_are_added_to_the_file_of_their_time() {
         one::<i64>(&reader, "SELECT sum(packets) FROM intervals")
     };
     assert_eq!([0, 1, 2, 3].map(packets), [2, 2, 2, 3]);
+}
+
+#[test]
+fn a_loss_stands_in_each_file_that_its_span_touches_and_counts_in_their_intervals() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = open_with(hourly(folder.path()));
+    for hour in 0..4 {
+        let mut rows = settled(T0 + hour * HOUR, 1);
+        rows.intervals.push(interval(T0 + (hour + 1) * HOUR - LENGTH, "eth0", 1));
+        writer.write(&mut rows, T0).unwrap();
+    }
+    let file = |hour: i64| folder.path().join(format!("wirescope-2026-11-20T{}.sqlite", 18 + hour));
+    std::fs::remove_file(file(1)).unwrap();
+    // From the end of the first hour into the begin of the fourth; it is known when all was written.
+    let from_ns = T0 + HOUR - SECOND;
+    let span = LossRow { from_ns, late_until_ns: T0 + 4 * HOUR, ..loss(T0 + 3 * HOUR + 5, 5) };
+    writer.write(&mut Settled { losses: vec![span], ..Settled::default() }, T0).unwrap();
+    // And one that was known in time, into whose first file the same rows go.
+    let mut given = settled(T0 + 5 * HOUR - LENGTH, 1);
+    given.intervals[0].lost_max = 6;
+    given.losses.push(loss(T0 + 5 * HOUR, 6));
+    writer.write(&mut given, T0).unwrap();
+    writer.close(T0).unwrap();
+    let of = |hour: i64| {
+        let reader = reader(&file(hour));
+        let lost = rows(&reader, "SELECT lost_max FROM intervals ORDER BY ts_ns").join(" ");
+        (rows(&reader, "SELECT packets FROM losses").join(" "), lost)
+    };
+    let expected = |told: &str, lost: &str| (told.to_string(), lost.to_string());
+    assert_eq!(of(0), expected("5", "0 5"));
+    assert!(!file(1).exists(), "none is made for it");
+    assert_eq!(of(2), expected("5", "5 5"));
+    assert_eq!(of(3), expected("5", "5 0"));
+    assert_eq!(of(4), expected("6", "6"));
+    assert_eq!(of(5), expected("6", ""));
 }
 
 #[test]

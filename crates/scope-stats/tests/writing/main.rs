@@ -21,6 +21,7 @@ fn loss(to_ns: i64, packets: u64) -> LossRow {
         reason: "ring",
         packets,
         late_until_ns: 0,
+        filed_until_ns: 0,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::made::{LENGTH, T0, flow, ip, open, open_with, options, reader};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use scope_flow::rows::{Amount, IntervalRow, LossRow, Owner, Proto, Role, Settled, Sum, TrafficRow};
+use scope_stats::place::Period;
 use scope_stats::{Every, Options, Writer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -139,7 +140,7 @@ impl Model {
     }
 
     /// What stands in a database; no key may stand in two of them.
-    fn read(&mut self, connection: &Connection) {
+    fn read(&mut self, connection: &Connection, period: Option<Period>) {
         let read = |sql: &str, keys: usize, each: &mut dyn FnMut(String, Vec<i64>)| {
             let mut statement = connection.prepare(sql).unwrap();
             let columns = statement.column_count();
@@ -167,7 +168,10 @@ impl Model {
         read("SELECT end_ns, packets_fwd FROM flows", 0, &mut |_, row| {
             *self.flows.entry((row[0], row[1])).or_default() += 1;
         });
-        read("SELECT to_ns, packets FROM losses", 0, &mut |_, row| {
+        // A loss counts in the file of its end.
+        let end_ns = period.map_or(i64::MAX, |period| period.to_ns - 1);
+        let losses = format!("SELECT to_ns, packets FROM losses WHERE to_ns <= {end_ns}");
+        read(&losses, 0, &mut |_, row| {
             *self.losses.entry((row[0], row[1])).or_default() += 1;
         });
     }
@@ -175,7 +179,7 @@ impl Model {
     fn of_files(paths: &[PathBuf]) -> Model {
         let mut model = Model::default();
         for path in paths {
-            model.read(&reader(path));
+            model.read(&reader(path), Period::of_file(&path.file_name().unwrap().to_string_lossy()));
         }
         model
     }
@@ -195,6 +199,7 @@ fn settled(rows: &[Row]) -> Settled {
                 reason: "ring",
                 packets: number.into(),
                 late_until_ns: 0,
+                filed_until_ns: 0,
             }),
         }
     }

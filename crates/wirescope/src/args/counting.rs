@@ -61,7 +61,7 @@ pub struct StatsArgs {
         allow_hyphen_values = true
     )]
     pub flows_max: String,
-    /// Silence that ends the record of a flow
+    /// Silence that ends the record of a flow, at most a day
     #[arg(
         long,
         value_name = "TIME",
@@ -70,7 +70,7 @@ pub struct StatsArgs {
         allow_hyphen_values = true
     )]
     pub flow_idle: String,
-    /// Longest record of a flow; what goes on longer has several
+    /// Longest record of a flow, at most a day; what goes on longer has several
     #[arg(
         long,
         value_name = "TIME",

@@ -3,13 +3,13 @@
 use super::faults::{Faults, add, bad, such_as};
 use super::places::{STDOUT, has_ending, new_file, refuse_compressed, writable_folder};
 use super::sources::Sources;
-use super::{Look, count, duration};
+use super::{Look, count, duration, min_free};
 use crate::args::RunArgs;
 use scope_dump::{DumpFormat, Limits, budget};
 use scope_engine::exec::{FACTS_BEGIN, PROTECTED};
 use scope_engine::{DumpPlan, ExecPlan, SingleDump};
 use scope_fault::{Fault, Setting, sentence};
-use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
+use scope_spelling::values::parse_size;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -148,7 +148,7 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
             None
         }
     });
-    let free_min = args.dump_min_free.as_ref().and_then(|text| free_min(text, faults));
+    let free_min = args.dump_min_free.as_ref().and_then(|text| min_free("dump-min-free", text, faults));
     let given = [
         ("dump-budget", args.dump_budget.is_some()),
         ("dump-min-free", args.dump_min_free.is_some()),
@@ -170,25 +170,6 @@ fn limits(args: &RunArgs, faults: &mut Faults<'_>) -> Limits {
         faults.add(fault.remedy(remedy));
     }
     Limits { bytes_max, free_min, rotate: args.dump_rotate }
-}
-
-fn free_min(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
-    match parse_size_or_share(text) {
-        Ok(SizeOrShare::Ppm(ppm)) if ppm >= 1_000_000 => {
-            faults.add(
-                Fault::of("dump-min-free")
-                    .value(text, "is the whole file system")
-                    .remedy("write less than 100%"),
-            );
-            None
-        }
-        Ok(free_min) => Some(free_min),
-        Err(cause) => {
-            let remedy = sentence!["write e.g. ", Setting::of("dump-min-free").example("10%"), " or 5GiB"];
-            faults.add(bad(Fault::of("dump-min-free"), cause).remedy(remedy));
-            None
-        }
-    }
 }
 
 fn single(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<SingleDump> {

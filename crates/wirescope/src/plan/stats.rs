@@ -1,13 +1,12 @@
 //! Statistics as meant: where rows go, how long an interval is, which addresses are local.
 
-use super::faults::{Faults, bad, such_as};
-use super::{Look, count, duration};
+use super::faults::{Faults, add, bad, such_as};
+use super::{Look, count, duration, min_free};
 use crate::args::RunArgs;
-use scope_config::Origin;
 use scope_engine::StatsPlan;
-use scope_fault::{Fault, Setting, sentence};
+use scope_fault::{Fault, Part, Setting, sentence};
 use scope_flow::local::{Net, Rule};
-use scope_spelling::values::{SizeOrShare, parse_size, parse_size_or_share};
+use scope_spelling::values::parse_size;
 use scope_stats::ipfix;
 use scope_stats::place::Every;
 use std::net::IpAddr;
@@ -15,8 +14,28 @@ use std::net::IpAddr;
 /// Bounds of flows and rows.
 const FLOWS_MAX: u64 = 1 << 26;
 const ROWS_MAX: u64 = 1 << 24;
-/// What is nothing where nothing is counted. Others have values by themselves.
-const OF_STATISTICS: [&str; 5] = ["db-every", "db-keep", "db-budget", "db-min-free", "local"];
+/// Longest silence within a record, and longest record, ns.
+const FLOW_NS: i64 = scope_stats::asking::flows::FLOW_NS_MAX;
+
+/// What needs statistics, each with an example.
+const DB: (&str, &str) = ("db", "PATH");
+const IPFIX: (&str, &str) = ("ipfix", "ADDR:PORT");
+/// A trigger may have it in its table, too.
+const WHEN: (&str, &str) = ("when", "COND");
+/// Settings, and by which others they are used: alone they say nothing.
+const USERS: [(&str, &[(&str, &str)]); 11] = [
+    ("db-interval", &[DB]),
+    ("db-every", &[DB]),
+    ("db-keep", &[DB]),
+    ("db-budget", &[DB]),
+    ("db-min-free", &[DB]),
+    ("no-flow-rows", &[DB]),
+    ("traffic-rows", &[DB]),
+    ("local", &[DB]),
+    ("flows-max", &[DB, IPFIX, WHEN]),
+    ("flow-idle", &[DB, IPFIX, WHEN]),
+    ("flow-active", &[DB, IPFIX, WHEN]),
+];
 
 /// The statistics of a run, if it has some. `asks_flows`: a trigger needs the flow table.
 pub fn plan(args: &RunArgs, asks_flows: bool, look: Look<'_>, faults: &mut Faults<'_>) -> Option<StatsPlan> {
@@ -36,15 +55,29 @@ pub fn plan(args: &RunArgs, asks_flows: bool, look: Look<'_>, faults: &mut Fault
             .as_ref()
             .and_then(|text| ipfix::collector(text).map_err(|fault| faults.add(fault)).ok()),
     };
-    if !stats.are_wanted() {
-        let is_given =
-            |key: &&&str| args.settings.values(key).iter().any(|value| value.origin != Origin::Default);
-        for key in OF_STATISTICS.iter().filter(is_given) {
-            let fault = Fault::of(*key).cause("there are no statistics");
-            faults.add(fault.remedy(sentence!["add ", Setting::of("db").example("PATH"), ", or omit it"]));
-        }
+    // Of statistics without a place everything is said by that.
+    if stats.are_wanted() || !args.is_stats {
+        add_unused(args, asks_flows, faults);
     }
     (stats.are_wanted() || asks_flows).then_some(plan)
+}
+
+/// Settings that say something else than what holds anyway, and of whose users none was given.
+fn add_unused(args: &RunArgs, asks_flows: bool, faults: &mut Faults<'_>) {
+    let is_given = |key: &str| args.settings.is_changed(key);
+    for (key, users) in USERS {
+        let is_used = users.iter().any(|&user| is_given(user.0) || user == WHEN && asks_flows);
+        if !is_given(key) || is_used {
+            continue;
+        }
+        let mut remedy = sentence![add()];
+        for &(user, example) in users {
+            remedy.0.extend([Setting::of(user).example(example).into(), Part::from(", or ")]);
+        }
+        remedy.0.push("omit it".into());
+        let cause = if users.len() == 1 { "there is no database" } else { "no flows are followed" };
+        faults.add(Fault::of(key).cause(cause).remedy(remedy));
+    }
 }
 
 /// A time that isn't 0.
@@ -54,6 +87,9 @@ fn span(key: &'static str, text: &str, faults: &mut Faults<'_>) -> i64 {
     if ns == 0 && (faults.is_empty() || !before) {
         faults.add(Fault::of(key).value(text, "is no time").remedy(such_as(key, "30s")));
     }
+    if ns > FLOW_NS {
+        faults.add(Fault::of(key).value(text, "is longer than a day").remedy(such_as(key, "1h")));
+    }
     ns
 }
 
@@ -61,13 +97,20 @@ fn local(text: &str, faults: &mut Faults<'_>) -> Rule {
     if text == "any" {
         return Rule::Any;
     }
-    let nets = text.split(',').filter_map(|part| match net(part.trim()) {
-        Some(net) => Some(net),
-        None => {
-            let fault = Fault::of("local").value(part, "is no network");
-            faults.add(fault.remedy("write any, or networks such as 10.0.0.0/8,2001:db8::/32"));
-            None
-        }
+    let nets = text.split(',').map(str::trim).filter_map(|part| {
+        let fault = Fault::of("local");
+        faults.add(match net(part) {
+            None => {
+                let fault = fault.value(part, "is no network");
+                fault.remedy("write any, or networks such as 10.0.0.0/8,2001:db8::/32")
+            }
+            Some(net) if net.address != net.first() => {
+                let fault = fault.value(part, format!("is an address within a network of {} bits", net.bits));
+                fault.remedy(format!("write {}/{}, or {}", net.first(), net.bits, net.address))
+            }
+            Some(net) => return Some(net),
+        });
+        None
     });
     Rule::Nets(nets.collect())
 }
@@ -97,7 +140,7 @@ fn db(
         interval_ns: length_ns,
         keep: stats.db_keep.as_ref().map(|text| count("db-keep", text, u32::MAX.into(), faults) as u32),
         budget: stats.db_budget.as_ref().and_then(|text| size("db-budget", text, faults)),
-        min_free: stats.db_min_free.as_ref().and_then(|text| min_free(text, faults)),
+        min_free: stats.db_min_free.as_ref().and_then(|text| min_free("db-min-free", text, faults)),
         flow_rows: !stats.no_flow_rows,
     };
     if look == Look::Machine {
@@ -108,19 +151,4 @@ fn db(
         faults.add(fault);
     }
     Some(options)
-}
-
-fn min_free(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
-    match parse_size_or_share(text) {
-        Ok(SizeOrShare::Ppm(ppm)) if ppm >= 1_000_000 => {
-            let fault = Fault::of("db-min-free").value(text, "is the whole file system");
-            faults.add(fault.remedy("write less than 100%"));
-            None
-        }
-        Ok(free) => Some(free),
-        Err(cause) => {
-            faults.add(bad(Fault::of("db-min-free"), cause).remedy(such_as("db-min-free", "10%")));
-            None
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The store as meant: its volumes, what each may take, what goes into them.
 
 use super::faults::{Faults, bad, such_as};
-use super::{Look, duration};
+use super::{Look, duration, min_free};
 use crate::args::RunArgs;
 use scope_engine::{StorePlan, VolumePlan};
 use scope_fault::{Fault, Setting, Subject, sentence};
@@ -174,7 +174,8 @@ fn bounds(args: &RunArgs, faults: &mut Faults<'_>) -> Vec<Bounds> {
         }
     }
     let budgets: Vec<_> = args.store_budget.iter().map(|text| budget(text, faults)).collect();
-    let free: Vec<_> = args.store_min_free.iter().map(|text| min_free(text, faults)).collect();
+    let free: Vec<_> =
+        args.store_min_free.iter().map(|text| min_free("store-min-free", text, faults)).collect();
     let ages: Vec<_> = args.store_age.iter().map(|text| age(text, faults)).collect();
     let of = |values: &[Option<SizeOrShare>], index: usize| {
         if values.len() == 1 { values[0] } else { values.get(index).copied().flatten() }
@@ -198,22 +199,6 @@ fn budget(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
         Ok(value) => Some(value),
         Err(cause) => {
             faults.add(bad(Fault::of("store-budget"), cause).remedy(such_as("store-budget", "500GiB")));
-            None
-        }
-    }
-}
-
-fn min_free(text: &str, faults: &mut Faults<'_>) -> Option<SizeOrShare> {
-    match parse_size_or_share(text) {
-        Ok(SizeOrShare::Ppm(ppm)) if ppm >= scope_spelling::values::PPM => {
-            let fault = Fault::of("store-min-free").value(text, "is the whole file system");
-            faults.add(fault.remedy("write less than 100%"));
-            None
-        }
-        Ok(value) => Some(value),
-        Err(cause) => {
-            let remedy = sentence!["write e.g. ", Setting::of("store-min-free").example("10%"), " or 50GiB"];
-            faults.add(bad(Fault::of("store-min-free"), cause).remedy(remedy));
             None
         }
     }

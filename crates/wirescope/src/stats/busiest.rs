@@ -4,6 +4,7 @@ use super::{database, give_up_rights, no_result, one_of};
 use crate::NoResult;
 use crate::args::StatsTopArgs;
 use crate::plan::faults::{Faults, bad, such_as};
+use crate::reading::Stop;
 use crate::told;
 use scope_config::Settings;
 use scope_fault::Fault;
@@ -14,8 +15,6 @@ use scope_spelling::values::{parse_count, parse_duration_ns};
 use scope_stats::asking::top::{By, Dim, Figures, Key, TopAnswer, TopQuestion};
 use scope_stats::asking::{Bounds, Database, Watch};
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Columns that a table has at most.
 const COLUMNS: usize = 80;
@@ -24,15 +23,20 @@ const NUMBER_MAX: u64 = 1_000_000;
 
 /// Answers.
 pub fn top(args: &StatsTopArgs) -> u8 {
-    told(understand(args).map_err(NoResult::Refused).and_then(|(database, question)| {
+    let stop = match Stop::follow() {
+        Ok(stop) => stop,
+        Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
+    };
+    let code = told(understand(args).map_err(NoResult::Refused).and_then(|(database, question)| {
         give_up_rights(&database, false, None)?;
-        let watch = Watch::of(&Bounds::OF_A_COMMAND, Arc::new(AtomicBool::new(false)));
+        let watch = Watch::of(&Bounds::OF_A_COMMAND, stop.flag.clone());
         let answer = database.top(question, &watch).map_err(no_result)?;
         Ok(match args.json {
             true => format!("{}\n", json_line(&Value::Object(answer.to_json()).to_string())),
             false => words(&answer),
         })
-    }))
+    }));
+    stop.code().unwrap_or(code)
 }
 
 fn understand(args: &StatsTopArgs) -> Result<(Database, TopQuestion), Vec<Fault>> {

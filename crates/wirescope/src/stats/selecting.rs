@@ -3,31 +3,34 @@
 use super::{database, give_up_rights, no_result};
 use crate::args::StatsSqlArgs;
 use crate::plan::faults::Faults;
+use crate::reading::Stop;
 use crate::speech::{Level, say};
 use crate::{DONE, NoResult, UNDONE, told};
 use scope_config::Settings;
-use scope_spelling::figures::counted;
+use scope_fault::Fault;
+use scope_spelling::figures::{counted, size};
 use scope_spelling::printable::{json_line, printable};
 use scope_stats::asking::sql::{Cell, SqlAnswer};
 use scope_stats::asking::{Bounds, Cut};
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Columns of a table at most.
 const COLUMNS: usize = 80;
 
-/// Answers. An answer that was cut is printed as far as it goes: exit code 1.
+/// Answers. An answer that was cut is printed as far as it goes: exit code 1. One that a signal ended is, too, with the
+/// signal's exit code.
 pub fn sql(args: &StatsSqlArgs) -> u8 {
     let settings = Settings::default();
     let mut faults = Faults::new(&settings);
     let Some(database) = database(&args.db, &mut faults) else {
         return told(Err(NoResult::Refused(faults.into_vec())));
     };
-    let answer = give_up_rights(&database, false, None).and_then(|()| {
-        let stop = Arc::new(AtomicBool::new(false));
-        database.sql(&args.sql, &Bounds::OF_A_COMMAND, stop).map_err(no_result)
-    });
+    let stop = match Stop::follow() {
+        Ok(stop) => stop,
+        Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
+    };
+    let answer = give_up_rights(&database, false, None)
+        .and_then(|()| database.sql(&args.sql, &Bounds::OF_A_COMMAND, stop.flag.clone()).map_err(no_result));
     let answer = match answer {
         Ok(answer) => answer,
         Err(no) => return told(Err(no)),
@@ -39,7 +42,7 @@ pub fn sql(args: &StatsSqlArgs) -> u8 {
     match (told(Ok(text)), answer.cut) {
         (DONE, Some(cut)) => {
             say(Level::Warning, &format!("wirescope: {}", cut_words(cut, &answer)));
-            UNDONE
+            stop.code().filter(|_| cut == Cut::Stopped).unwrap_or(UNDONE)
         }
         (code, _) => code,
     }
@@ -53,8 +56,8 @@ fn cut_words(cut: Cut, answer: &SqlAnswer) -> String {
         Cut::Time => format!("it took longer than {} s", bounds.time.as_secs()),
         Cut::Rows => "there are more".to_string(),
         Cut::Bytes => "they are too long".to_string(),
-        Cut::Memory => "SQLite needed too much memory".to_string(),
-        Cut::Stopped => "it was stopped".to_string(),
+        Cut::Memory => format!("SQLite needed more memory than {}", size(bounds.memory_bytes)),
+        Cut::Stopped => return format!("the answer ends behind {rows}: it was stopped"),
     };
     format!("the answer ends behind {rows}: {bound}; add a WHERE on a time, GROUP BY or LIMIT")
 }
