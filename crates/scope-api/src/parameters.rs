@@ -112,6 +112,41 @@ const OF_PACKETS: &[Parameter] = &[
     parameter("step", Kind::Text, "the length of a step, such as 1s; missing: about 20 steps"),
 ];
 
+/// Rows of a list of the first ones at most, and where nothing is said.
+pub const TOP_ROWS_MAX: u64 = 1000;
+/// See [`TOP_ROWS_MAX`].
+pub const TOP_ROWS: u64 = 10;
+/// Records of flows of one answer at most, and where nothing is said.
+pub const FLOWS_MAX: u64 = 10_000;
+
+#[rustfmt::skip]
+const OF_TOP: &[Parameter] = &[
+    parameter("by", Kind::Word(&["bytes", "packets", "flows"]), "the order; missing: bytes"),
+    parameter("dim", Kind::Word(&["ip", "port", "pair", "vlan"]), "what is compared; missing: ip"),
+    parameter("last", Kind::Text, "how far it goes back from the end of the newest interval, such as 1h; missing: 180s"),
+    parameter("limit", Kind::Number(1, Some(TOP_ROWS_MAX), Some(TOP_ROWS)), "so many rows at most"),
+];
+
+#[rustfmt::skip]
+const OF_FLOWS: &[Parameter] = &[
+    parameter("filter", Kind::Text, "which flows, in the language of tcpdump: hosts, nets, ports, protocols, VLANs; missing: all"),
+    parameter("from", Kind::Text, "records that end at this time or later, such as 2026-11-20T20:31:05Z, -5m or @1795206665.5; missing: all"),
+    parameter("to", Kind::Text, "records that begin at this time or earlier; missing: all"),
+    parameter("limit", Kind::Number(1, Some(FLOWS_MAX), Some(FLOWS_MAX)), "so many records at most, those that ended first"),
+    parameter("format", Kind::Word(&["jsonl", "csv"]), "the form of the records; missing: jsonl"),
+];
+
+const FLOW_HEADERS: &[Header] = &[
+    header(Place::Answer, "wirescope-records", "records that were given"),
+    header(
+        Place::Answer,
+        "wirescope-cut",
+        "why there are no more of them: rows, bytes, time or memory; missing: there are none",
+    ),
+];
+
+const COPY_HEADERS: &[Header] = &[header(Place::Answer, "Content-Disposition", "the file's name")];
+
 const OF_A_FILE: &[Parameter] =
     &[parameter("link_type", Kind::Text, "the file of this link type, where a dump has several")];
 
@@ -162,6 +197,8 @@ pub fn parameters(action: Action) -> &'static [Parameter] {
         Action::Signal => OF_A_SIGNAL,
         Action::Packets => OF_PACKETS,
         Action::DumpFile => OF_A_FILE,
+        Action::StatsTop => OF_TOP,
+        Action::Flows => OF_FLOWS,
         _ => &[],
     }
 }
@@ -172,6 +209,8 @@ pub fn headers(action: Action) -> &'static [Header] {
         Action::Packets => PACKET_HEADERS,
         Action::DumpFile | Action::Audit => FILE_HEADERS,
         Action::Events => EVENT_HEADERS,
+        Action::Flows => FLOW_HEADERS,
+        Action::StatsFile => COPY_HEADERS,
         Action::Metrics => METRIC_HEADERS,
         _ => &[],
     }

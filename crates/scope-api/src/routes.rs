@@ -82,6 +82,18 @@ pub enum Action {
     DumpFile,
     /// Packets of a span that a filter matches, out of ring and stores.
     Packets,
+    /// What statistics have done so far.
+    Stats,
+    /// The files of their database.
+    StatsFiles,
+    /// A copy of one of them.
+    StatsFile,
+    /// The addresses, ports, pairs or VLANs with the most.
+    StatsTop,
+    /// One SELECT.
+    StatsSql,
+    /// Records of flows that a filter matches.
+    Flows,
     /// What happens, as server-sent events.
     Events,
     /// An order to read the configuration file again.
@@ -153,6 +165,12 @@ pub const ROUTES: &[Route] = &[
     post("dumps/{id}/end", Action::EndDump, Role::Operator, "Ends the window of an open dump here: it is finished with what has come."),
     get("dumps/{id}/file", Action::DumpFile, Role::Analyst, "The file of a finished dump, whole or a range of it."),
     get("packets", Action::Packets, Role::Analyst, "The packets of a span that a filter matches, out of the ring and the stores, by time; or what they come to."),
+    get("stats", Action::Stats, Role::Analyst, "What traffic statistics have done so far: rows, how far they are behind, what was folded, and why."),
+    get("stats/files", Action::StatsFiles, Role::Analyst, "The files of the database of statistics, the oldest first."),
+    get("stats/files/{id}", Action::StatsFile, Role::Analyst, "A copy of one of them, whole and of one moment, also of the one that is written."),
+    get("stats/top", Action::StatsTop, Role::Analyst, "The addresses, ports, pairs of addresses or VLANs with the most bytes, packets or flows."),
+    post("stats/sql", Action::StatsSql, Role::Analyst, "Answers one SELECT on the tables of statistics."),
+    get("flows", Action::Flows, Role::Analyst, "Records of flows that a filter and a span match, in the order in which they ended, as they are written."),
     get("events", Action::Events, Role::Viewer, "What happens, as server-sent events: the lines of the log."),
     post("reload", Action::Reload, Role::Operator, "Reads the configuration file again."),
     get("audit", Action::Audit, Role::Admin, "Who ordered what and looked at which packets, as JSON lines: the file of the folder."),
@@ -239,9 +257,21 @@ impl Route {
         )
     }
 
-    /// Whether each request, a refused one too, is a line of the audit: orders, and looks at packets.
+    /// Whether each request, a refused one too, is a line of the audit: orders, and looks at packets or at statistics of
+    /// them.
     pub fn is_audited(&self) -> bool {
-        self.method != "GET" || matches!(self.action, Action::Packets | Action::DumpFile | Action::Audit)
+        self.method != "GET"
+            || matches!(
+                self.action,
+                Action::Packets
+                    | Action::DumpFile
+                    | Action::Audit
+                    | Action::Stats
+                    | Action::StatsFiles
+                    | Action::StatsFile
+                    | Action::StatsTop
+                    | Action::Flows
+            )
     }
 }
 

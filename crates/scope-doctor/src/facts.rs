@@ -168,6 +168,33 @@ pub struct VolumeFacts {
     pub refused: Option<String>,
 }
 
+/// Traffic statistics, as the run told of them last.
+#[derive(Clone, Debug, Default)]
+pub struct StatsFacts {
+    /// The database, as it was given; `None`: there is none.
+    pub db: Option<String>,
+    /// The length of an interval, ns; 0: its log doesn't say.
+    pub interval_ns: i64,
+    /// How far what is written is behind the clock of capture, ns.
+    pub lag_ns: i64,
+    /// Rows and records that were folded since they couldn't be written in time.
+    pub unwritten: u64,
+    /// Those that were folded, for that or because there were too many.
+    pub folded: u64,
+    /// Flows whose place was needed.
+    pub evicted: u64,
+    /// Records that the collector refused.
+    pub unsent: u64,
+    /// Logs of transactions, bytes.
+    pub wal_bytes: u64,
+    /// Their disk: what is free, and what it has, bytes; logs of older versions don't say it.
+    pub disk: Option<(u64, u64)>,
+    /// Why nothing is written just now.
+    pub failing: Option<String>,
+    /// Why nothing is written any more.
+    pub ended: Option<String>,
+}
+
 /// Another run in the same log.
 #[derive(Clone, Debug, Default)]
 pub struct OtherRun {
@@ -263,6 +290,8 @@ pub struct Facts {
     pub stalled_s: f64,
     /// Volumes of its store.
     pub volumes: Vec<VolumeFacts>,
+    /// Traffic statistics, if there are any.
+    pub stats: Option<StatsFacts>,
     /// Packets truncated to what a segment can keep.
     pub cut_by_segment: u64,
     /// Packets that came after windows that they belong to may have been over.

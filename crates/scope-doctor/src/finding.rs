@@ -19,6 +19,8 @@ pub enum Stage {
     DumpDisk,
     /// A disk of the store.
     Store,
+    /// Traffic statistics, and the disk of their database.
+    Statistics,
     /// The run as a whole.
     Run,
 }
@@ -35,6 +37,7 @@ impl Stage {
             Stage::Dumps => "dumps",
             Stage::DumpDisk => "dump disk",
             Stage::Store => "store",
+            Stage::Statistics => "statistics",
             Stage::Run => "run",
         }
     }

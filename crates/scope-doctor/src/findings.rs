@@ -2,15 +2,15 @@
 
 use super::facts::{Facts, NicFacts, State};
 use super::finding::{Finding, Stage, Sureness};
-use super::{dump_findings, packet_findings, silence, store_findings};
+use super::{dump_findings, packet_findings, silence, stats_findings, store_findings};
 use scope_machine::nic::{Nic, altered_advice};
 use scope_source::spec::escape;
 use scope_spelling::figures::counted;
 use scope_spelling::printable::shell_word;
 use std::cmp::Reverse;
 
-/// Free space below which a dump folder is nearly full: one part in so many.
-const DISK_LOW_PART: u64 = 50;
+/// Free space below which a disk is nearly full: one part in so many.
+pub(super) const DISK_LOW_PART: u64 = 50;
 /// Seconds after which a run that has received nothing is idle.
 const IDLE_S: f64 = 2.0;
 
@@ -23,6 +23,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     run(facts, &mut found);
     dump_findings::add(facts, &mut found);
     store_findings::add(facts, &mut found);
+    stats_findings::add(facts, &mut found);
     log(facts, &mut found);
     altered(facts, &mut found);
     idle(facts, &mut found);

@@ -17,6 +17,7 @@
 //! | `packet_findings` | those about packets that were lost, stage by stage |
 //! | `dump_findings` | those about dumps |
 //! | `store_findings` | those about the store |
+//! | `stats_findings` | those about traffic statistics |
 //! | `printed` | facts and findings for programs |
 //! | `silence` | those about a run whose log just stops |
 //!
@@ -32,6 +33,7 @@ mod packet_findings;
 mod printed;
 mod runs;
 mod silence;
+mod stats_findings;
 mod store_findings;
 pub mod system;
 

@@ -1,6 +1,8 @@
 //! Facts out of the lines of a log: what each event adds to what is known of its run.
 
-use super::facts::{Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, VolumeFacts, WaitedFacts};
+use super::facts::{
+    Capture, DumpFacts, Facts, NicFacts, SourceFacts, State, StatsFacts, VolumeFacts, WaitedFacts,
+};
 use scope_events::counts::{self, ByWord, Dump, Nic, SourceCounts};
 use scope_events::event::WarningKind;
 use scope_events::{Content, Event, Line, event};
@@ -75,6 +77,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                     hits_rationed: status.hits_rationed,
                     nic: status.nic,
                     volumes: status.stores,
+                    stats: status.stats,
                 },
             );
             if facts.continues && facts.losses_logged.is_empty() {
@@ -118,6 +121,7 @@ pub(super) fn take_line(facts: &mut Facts, line: Line) {
                     hits_rationed: totals.hits_rationed,
                     nic: totals.nic,
                     volumes: totals.stores,
+                    stats: totals.stats,
                 },
             );
         }
@@ -181,6 +185,7 @@ struct Counts {
     hits_rationed: u64,
     nic: BTreeMap<String, Nic>,
     volumes: Vec<counts::Volume>,
+    stats: Option<counts::Stats>,
 }
 
 fn take_counts(facts: &mut Facts, counts: Counts) {
@@ -210,6 +215,23 @@ fn take_counts(facts: &mut Facts, counts: Counts) {
         (own.missed, own.stored) = (volume.missed.packets, volume.stored.packets);
         (own.state, own.way) = (clean(volume.state), clean(volume.way));
         own.error = volume.error.map(clean);
+    }
+    facts.stats = counts.stats.map(stats_facts).or(facts.stats.take());
+}
+
+fn stats_facts(stats: counts::Stats) -> StatsFacts {
+    StatsFacts {
+        db: stats.db.map(clean),
+        interval_ns: stats.interval_ns,
+        lag_ns: stats.lag_ns,
+        unwritten: stats.unwritten,
+        folded: stats.folded_rows.saturating_add(stats.folded_flows),
+        evicted: stats.evicted,
+        unsent: stats.unsent,
+        wal_bytes: stats.wal_bytes,
+        disk: stats.disk_free.zip(stats.disk_bytes),
+        failing: stats.failing.map(clean),
+        ended: stats.ended.map(clean),
     }
 }
 

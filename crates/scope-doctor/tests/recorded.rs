@@ -83,6 +83,52 @@ fn a_disk_of_the_store_that_was_too_slow_or_failed_is_a_place_of_loss() {
 }
 
 #[test]
+fn statistics_that_are_not_written_or_far_behind_are_told_and_lose_no_packet() {
+    let found = |stats: &str| {
+        let found = recorded(&format!(
+            "{{\"event\": \"fixture\", \"imitates\": \"a run with statistics\"}}\n\
+             {{\"event\": \"start\", \"logged\": \"2026-11-27T10:00:00Z\", \"run_id\": \"01\"}}\n\
+             {{\"event\": \"status\", \"logged\": \"2026-11-27T10:00:10Z\", \"run_id\": \"01\", \"stats\": \
+             {{\"db\": \"/var/x y.sqlite\", \"interval_ns\": 10000000000, {stats}}}}}\n"
+        ));
+        // That it wrote no last line is told, too.
+        found.into_iter().filter(|finding| finding.stage == Stage::Statistics).collect::<Vec<_>>()
+    };
+    let kinds = |found: &[Finding]| found.iter().map(|finding| finding.kind).collect::<Vec<_>>();
+    let fine = "\"lag_ns\": 79000000000, \"wal_bytes\": 5000000, \"disk_free\": 3000, \"disk_bytes\": 100000";
+    assert_eq!(kinds(&found(fine)), [""; 0]);
+    let of = |stats: &str, kind: &str, sureness: Sureness, remedy: &str| {
+        let found = found(stats);
+        assert_eq!(kinds(&found), [kind]);
+        check(&found, kind, Stage::Statistics, sureness, 0, remedy);
+        assert_eq!(losses(&found), 0, "{found:#?}");
+        found[0].cause.clone()
+    };
+    let cause = of("\"lag_ns\": 81000000000", "stats_behind", Sureness::Certain, "faster disk");
+    assert!(cause.contains("81 s behind"), "{cause}");
+    let cause = of("\"wal_bytes\": 104857600", "stats_wal", Sureness::Likely, "fuser -v '/var/x y.sqlite'");
+    assert!(cause.contains("has 100 MiB"), "{cause}");
+    of("\"disk_free\": 1999, \"disk_bytes\": 100000", "stats_disk_low", Sureness::Certain, "--db-keep");
+    let failing = |text: &str| format!("\"failing\": \"{text}\", \"lag_ns\": 990000000000");
+    let text = "no room on the disk of x";
+    of(&failing(text), "stats_failing", Sureness::Certain, "Make room");
+    let text = "x is locked by another program";
+    of(&failing(text), "stats_failing", Sureness::Certain, "fuser -v");
+    of(&failing("x: Input/output error"), "stats_failing", Sureness::Certain, "dmesg");
+    of("\"ended\": \"x is damaged: odd\"", "stats_ended", Sureness::Certain, "Move the database away");
+    // What was folded by the bounds, and what by a disk that was too slow.
+    let folded = "\"folded_rows\": 7, \"folded_flows\": 5, \"unwritten\": 12";
+    of(folded, "stats_unwritten", Sureness::Certain, "faster disk");
+    let cause = of("\"folded_rows\": 7", "stats_folded", Sureness::Certain, "--traffic-rows");
+    assert!(cause.starts_with("7 rows of"), "{cause}");
+    of("\"evicted\": 3", "stats_evicted", Sureness::Certain, "--flows-max");
+    of("\"unsent\": 3", "stats_unsent", Sureness::Likely, "--ipfix");
+    // A log that says nothing of intervals is of an older version.
+    let old = found("\"lag_ns\": 1").len();
+    assert_eq!(old, 0);
+}
+
+#[test]
 fn dropped_packets_that_capture_got_are_no_loss() {
     let found = recorded(
         &include_str!("recorded/e1000e_dropped.jsonl")

@@ -7,7 +7,8 @@ use crate::firing::Whose;
 use crate::peer::Owner;
 use crate::state::{Phase, Published, State};
 use crate::{
-    changing, deleting, document, file, firing, follow, holds, hooks, inventory, metrics, packets, signals,
+    changing, copies, deleting, document, file, firing, flow_list, follow, holds, hooks, inventory, metrics,
+    packets, signals, statistics,
 };
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -124,6 +125,12 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         Action::DumpFile => dump_file(state, &first, owner, &query, &headers).await,
         Action::EndDump => firing::end(state, &first).await,
         Action::DeleteDump => deleting::delete(state, &first).await,
+        Action::Stats => ok(statistics::now(state)?),
+        Action::StatsFiles => statistics::files(state, whose, gone).await,
+        Action::StatsTop => statistics::top(state, &query, whose, gone).await,
+        Action::StatsSql => statistics::sql(state, &body, whose, gone).await,
+        Action::StatsFile => copies::copy(state, first, whose, (is_head, gone)).await,
+        Action::Flows => flow_list::answer(state, &query, whose, gone).await,
         Action::Packets => packets::answer(state, &query, whose, (is_head, gone)).await,
         Action::Events => follow::answer(state, role, &headers),
         Action::Reload => reload(state),

@@ -39,7 +39,7 @@ pub(crate) struct Noted {
     pub what: Value,
     /// The answer's status.
     pub status: u16,
-    /// What was given of packets, where that is what was asked for.
+    /// What was given of packets or statistics, where that is what was asked for.
     pub given: Option<Value>,
 }
 

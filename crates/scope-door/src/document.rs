@@ -26,6 +26,7 @@ pub fn openapi() -> Value {
         ("Fire", fire()),
         ("Trigger", trigger()),
         ("Hold", hold()),
+        ("Sql", sql()),
         ("Alerts", alerts()),
     ];
     let mut shared: Map<String, Value> = bodies
@@ -85,7 +86,8 @@ const REFUSALS: &[Refusal] = &[
     refusal(401, "At a door to the network: there is no good token.", |_| true),
     refusal(403, "Whoever asks may not.", |_| true),
     refusal(404, "There is no such thing.", |route| {
-        route.path.contains('{') || matches!(route.action, Action::Audit | Action::Doctor)
+        let has_none = matches!(route.action, Action::Audit | Action::Doctor | Action::Flows);
+        has_none || route.path.contains('{') || route.path.starts_with("stats")
     }),
     refusal(408, "The body doesn't come.", takes_body),
     refusal(409, "It doesn't fit how things stand.", |route| matches!(
@@ -106,8 +108,8 @@ const REFUSALS: &[Refusal] = &[
     refusal(501, "The body has a transfer coding other than chunked.", takes_body),
     refusal(502, "At a door to the network: the run doesn't answer.", |_| true),
     later(503, "Too many connections or orders are under way, or the run ends."),
-    refusal(507, "There is no room for the dump.", |route| {
-        matches!(route.action, Action::Fire | Action::FireTrigger)
+    refusal(507, "There is no room for the dump, or for the copy.", |route| {
+        matches!(route.action, Action::Fire | Action::FireTrigger | Action::StatsFile)
     }),
 ];
 
@@ -140,7 +142,9 @@ impl Refusal {
 fn request_parameters(route: &Route) -> Vec<Value> {
     let one = |name: &str, place: &str, kind: Value, what: &str| json!({"name": name, "in": place, "required": place == "path", "schema": kind, "description": what});
     let mut all = Vec::new();
-    if route.path.contains("{id}") {
+    if route.action == Action::StatsFile {
+        all.push(one("id", "path", json!({"type": "string"}), "its id, as the list of files has it"));
+    } else if route.path.contains("{id}") {
         all.push(one("id", "path", json!({"type": "integer", "minimum": 1}), "its number"));
     }
     if route.path.contains("{name}") {
@@ -196,6 +200,8 @@ fn other_content(action: Action) -> Map<String, Value> {
             ("application/jsonl", text),
         ],
         Action::Audit => vec![("application/jsonl", text)],
+        Action::Flows => vec![("application/jsonl", text.clone()), ("text/csv", text)],
+        Action::StatsFile => vec![("application/vnd.sqlite3", bytes)],
         Action::DumpFile => {
             vec![("application/x-pcapng", bytes.clone()), ("application/vnd.tcpdump.pcap", bytes)]
         }
@@ -292,6 +298,7 @@ pub(crate) fn body(action: Action) -> Option<(bool, Value)> {
         Action::HookAlertmanager => Some((true, named("Alerts"))),
         Action::HookJson => Some((true, json!({"type": "object"}))),
         Action::AddHold => Some((true, named("Hold"))),
+        Action::StatsSql => Some((true, named("Sql"))),
         _ => None,
     }
 }
@@ -345,6 +352,14 @@ fn hold() -> Value {
             "to": text("its end, which belongs to it"),
             "note": text("what it is for"),
         },
+    })
+}
+
+fn sql() -> Value {
+    let what = "one SELECT on intervals, traffic, flows, losses, runs or their views";
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["sql"],
+        "properties": {"sql": {"type": "string", "description": what}},
     })
 }
 

@@ -12,21 +12,35 @@ use tokio::sync::watch;
 /// Results of an answer that was made to its end.
 pub(crate) const COMPLETE: &str = "complete";
 pub(crate) const INCOMPLETE: &str = "incomplete";
+/// The result of one that nobody took.
+pub(crate) const CLIENT_GONE: &str = "the client went away";
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Packets of this span.
+    Packets(Span),
+    /// Rows of statistics.
+    Rows,
+    /// A file.
+    File,
+}
 
 /// What was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
-    pub span: Span,
-    pub packets: u64,
+    pub of: Of,
+    /// Packets, or rows.
+    pub count: u64,
     pub bytes: u64,
     /// In words.
     pub result: String,
 }
 
 impl Given {
-    /// Nothing by now, of a span.
+    /// No packets by now, of a span.
     pub(crate) fn of(span: Span, result: &str) -> Given {
-        Given { span, packets: 0, bytes: 0, result: result.to_string() }
+        Given { of: Of::Packets(span), count: 0, bytes: 0, result: result.to_string() }
     }
 
     /// It was made to its end.
@@ -36,10 +50,16 @@ impl Given {
 
     /// As the audit has it.
     pub(crate) fn json(&self) -> Value {
-        let Given { span: Span { from_ns, to_ns }, packets, bytes, result } = self;
-        let from = (*from_ns > 0).then(|| iso(*from_ns));
-        let to = (*to_ns < i64::MAX).then(|| iso(*to_ns));
-        json!({"from": from, "to": to, "packets": packets, "bytes": bytes, "result": result})
+        let Given { of, count, bytes, result } = self;
+        match of {
+            Of::Packets(Span { from_ns, to_ns }) => {
+                let from = (*from_ns > 0).then(|| iso(*from_ns));
+                let to = (*to_ns < i64::MAX).then(|| iso(*to_ns));
+                json!({"from": from, "to": to, "packets": count, "bytes": bytes, "result": result})
+            }
+            Of::Rows => json!({"rows": count, "bytes": bytes, "result": result}),
+            Of::File => json!({"bytes": bytes, "result": result}),
+        }
     }
 }
 
@@ -68,9 +88,9 @@ impl Later {
         let Ending { made, sent, count, mut over } = ending?;
         let made = made.await.ok()?;
         let over = async move { drop(over.wait_for(|over| *over).await) };
-        let Some((packets, bytes)) = sent.up_to(count.at_end(over).await) else { return Some(made) };
+        let Some((count, bytes)) = sent.up_to(count.at_end(over).await) else { return Some(made) };
         let is_whole = made.is_whole();
-        let given = Given { packets, bytes, ..made };
+        let given = Given { count, bytes, ..made };
         Some(if is_whole { Given { result: why().to_string(), ..given } } else { given })
     }
 }

@@ -30,11 +30,14 @@
 //! | `document`, `schemas` | the API as an OpenAPI document; what its answers look like |
 //! | `audit`, `proof` | who ordered what, chained line by line; whether such lines follow each other |
 //! | `question`, `packets` | a question for packets, and its answer |
+//! | `statistics`, `flow_list`, `copies` | questions for statistics: what they did and have; flows; a copy of a file |
+//! | `questions` | how many questions there are at once, and who may have how many |
 //! | `stream`, `given` | packets on their way to a client; what came of it |
 
 mod answers;
 mod audit;
 mod changing;
+mod copies;
 mod deleting;
 mod document;
 mod door;
@@ -42,6 +45,7 @@ mod dumps;
 mod exposition;
 mod file;
 mod firing;
+mod flow_list;
 mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -64,6 +68,7 @@ mod serving;
 mod settings;
 mod signals;
 mod state;
+mod statistics;
 mod stream;
 
 pub(crate) use scope_http::body;

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus: packets by source, worker, lane and reason, the ring, the store, triggers and dumps by name, and
-//! of the process and the door themselves.
+//! Metrics for Prometheus: packets by source, worker, lane and reason, the ring, the store, traffic statistics, triggers and
+//! dumps by name, and of the process and the door themselves.
 //!
 //! For example `wirescope_source_received_packets_total{source="afpacket:eth0",worker="0"} 12345`. Label sets are bounded:
 //! sources, workers, lanes, volumes and triggers of one run, and the closed lists of reasons and verdicts.
@@ -12,7 +12,7 @@ use crate::dumps::{Made, OTHERS, TRIGGERS_MAX};
 use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
-use scope_engine::{LaneStatus, ScriptStatus, TriggerStatus, WorkerStatus};
+use scope_engine::{LaneStatus, ScriptStatus, StatsStatus, TriggerStatus, WorkerStatus};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +31,7 @@ pub(crate) fn text(state: &State, form: Form) -> String {
     workers(&mut out, &published);
     ring(&mut out, &published);
     stores(&mut out, &published);
+    statistics(&mut out, published.status.stats.as_ref());
     scripts(&mut out, &published.status.scripts);
     triggers(&mut out, &published.status.triggers);
     dumps(&mut out, state, &published);
@@ -167,6 +168,64 @@ fn ring(out: &mut Exposition, published: &Published) {
             let labels =
                 [("lane", &**number), ("link_type", link_type), ("source", source), ("worker", worker)];
             out.sample(name, &labels, value);
+        }
+    }
+}
+
+/// What traffic statistics have done, and how far they are behind.
+fn statistics(out: &mut Exposition, stats: Option<&StatsStatus>) {
+    let Some(stats) = stats else { return };
+    let name = "wirescope_stats_folded_total";
+    out.family(name, Counter, "Rows and records of flows that were folded into sums.");
+    for (table, rows) in [("traffic", stats.folded_rows), ("flows", stats.folded_flows)] {
+        out.sample(name, &[("table", table)], rows as f64);
+    }
+    let evicted = "Flows whose place was needed while they went on.";
+    let unwritten = "Rows and records that were folded because they couldn't be written in time.";
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let is_failing = stats.failing.is_some() || stats.ended.is_some();
+    for (name, kind, help, value) in [
+        ("evicted_flows_total", Counter, evicted, stats.evicted as f64),
+        ("unwritten_total", Counter, unwritten, stats.unwritten as f64),
+        (
+            "late_packets_total",
+            Counter,
+            "Packets that came when their interval was written.",
+            stats.late as f64,
+        ),
+        ("flows", Gauge, "Flows that go on.", stats.flows as f64),
+        ("flows_limit", Gauge, "Flows that may go on at once.", stats.of.flows_max as f64),
+        (
+            "lag_seconds",
+            Gauge,
+            "How far what is written is behind the clock of capture.",
+            seconds(stats.lag_ns),
+        ),
+        ("interval_seconds", Gauge, "The length of an interval.", seconds(stats.of.interval_ns)),
+        ("failing", Gauge, "1 while nothing can be written, else 0.", yes(is_failing)),
+    ] {
+        out.one(&format!("wirescope_stats_{name}"), kind, help, value);
+    }
+    if stats.of.db.is_some() {
+        for (name, kind, help, value) in [
+            ("rows_total", Counter, "Rows that are in the database.", stats.rows as f64),
+            ("waiting_rows", Gauge, "Rows that wait to be written.", stats.waiting as f64),
+            ("database_bytes", Gauge, "What all its files take.", stats.bytes as f64),
+            ("wal_bytes", Gauge, "Of these, the logs of transactions.", stats.wal_bytes as f64),
+            ("damaged_files_total", Counter, "Damaged files that were renamed.", stats.moved_aside as f64),
+        ] {
+            out.one(&format!("wirescope_stats_{name}"), kind, help, value);
+        }
+    }
+    if let Some(disk) = stats.disk {
+        let help = "What is free on the disk of the database.";
+        out.one("wirescope_stats_disk_free_bytes", Gauge, help, disk.free_bytes as f64);
+    }
+    if stats.of.ipfix.is_some() {
+        let name = "wirescope_stats_ipfix_records_total";
+        out.family(name, Counter, "Records for the collector, by what became of them.");
+        for (result, records) in [("sent", stats.sent), ("refused", stats.unsent)] {
+            out.sample(name, &[("result", result)], records as f64);
         }
     }
 }

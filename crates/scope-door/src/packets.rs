@@ -9,8 +9,9 @@
 
 use crate::body::Body;
 use crate::firing::Whose;
-use crate::given::{COMPLETE as WHOLE, Ending, Given, INCOMPLETE, Later};
+use crate::given::{CLIENT_GONE, COMPLETE as WHOLE, Ending, Given, INCOMPLETE, Later};
 use crate::question::{Question, Shape};
+use crate::questions;
 use crate::state::State;
 use crate::stream::{Objects, PIECES_MAX, Pipe, Sent, Stream, Taken};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
@@ -47,9 +48,6 @@ const SPANS_BYTES: u64 = 8 << 20;
 const TOP_BYTES: u64 = 16 << 20;
 /// Damages that are told.
 const FAULTS_MAX: usize = 10;
-/// When it may be tried again where all places are taken.
-const RETRY_AFTER_S: u64 = 1;
-
 const HEARD_FROM: HeaderName = HeaderName::from_static("wirescope-heard-from");
 const HEARD_TO: HeaderName = HeaderName::from_static("wirescope-heard-to");
 const PACKETS_MOST: HeaderName = HeaderName::from_static("wirescope-packets-most");
@@ -101,11 +99,7 @@ pub(crate) async fn answer(
         Problem::new(StatusCode::FORBIDDEN, "wirescope-filter", cause, remedy)
     })?;
     let question = Question::read(query, &link_types, state.vlan, bound)?;
-    let place = state.questions.place(is_bounded.then_some(identity)).map_err(|cause| {
-        let remedy = "ask again when one of them has its answer";
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "questions", cause, remedy);
-        problem.retry_after(RETRY_AFTER_S)
-    })?;
+    let place = state.questions.place(is_bounded.then_some(identity))?;
     let shape = question.shape;
     let (head, begun) = oneshot::channel();
     let (pieces, taken) = channel(PIECES_MAX);
@@ -117,8 +111,7 @@ pub(crate) async fn answer(
     let is_bound = owner.is_some();
     let asking = Asking { state: state.clone(), question, is_bound, stop, head: Some(head), pipe };
     let of_run = state.clone();
-    let work = move || {
-        scope_machine::limits::stand_back();
+    questions::begin(move || {
         let since = Instant::now();
         let given = if is_head { asking.estimate() } else { asking.answer() };
         if !is_head {
@@ -126,12 +119,6 @@ pub(crate) async fn answer(
         }
         let _ = tell.send(given); // nobody notes it where the run ends
         drop(place);
-    };
-    let spawned = std::thread::Builder::new().name("question".to_string()).spawn(work);
-    spawned.map_err(|error| {
-        let (cause, remedy) =
-            (format!("no thread: {error}"), "ask again; allow more threads: TasksMax=, ulimit -u");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "system", cause, remedy).retry_after(RETRY_AFTER_S)
     })?;
     let gone = || Problem::internal("run", "the question failed");
     let head = begun.await.map_err(|_| gone())??;
@@ -353,7 +340,7 @@ impl Asking {
     fn broken(&self, reading: &Reading<'_, '_>, taken: &Taken) -> Given {
         let why = why_broken(&self.state);
         self.pipe.break_off();
-        Given { packets: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), why) }
+        Given { count: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), why) }
     }
 
     /// The trailers; and what was given.
@@ -381,7 +368,7 @@ impl Asking {
             (false, true) => WHOLE,
             (false, false) => INCOMPLETE,
         };
-        Given { packets: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), result) }
+        Given { count: taken.packets, bytes: taken.bytes, ..Given::of(reading.answer.span(), result) }
     }
 }
 
@@ -477,7 +464,7 @@ impl Reading<'_, '_> {
 
 /// Why an answer broke off.
 pub(crate) fn why_broken(state: &State) -> &'static str {
-    if state.is_over() || state.is_closing() { "the run ended" } else { "the client went away" }
+    if state.is_over() || state.is_closing() { "the run ended" } else { CLIENT_GONE }
 }
 
 /// A span that begins behind now is meant otherwise, unless something has such times.

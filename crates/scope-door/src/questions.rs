@@ -1,5 +1,8 @@
-//! The questions for packets that are being answered: how many there may be, and their end with the run.
+//! The questions for packets and statistics that are being answered: how many there may be, in threads of their own, and
+//! their end with the run.
 
+use http::StatusCode;
+use scope_api::Problem;
 use scope_engine::QUESTIONS_MAX;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Places that one identity may have; whoever may do everything may have all.
 const SHARE_MAX: usize = QUESTIONS_MAX / 2;
+
+/// When it may be tried again where all places are taken.
+pub(crate) const RETRY_AFTER_S: u64 = 1;
 
 /// All of them.
 pub(crate) struct Questions {
@@ -54,15 +60,38 @@ impl Drop for Place {
     }
 }
 
+/// The refusal where as many are being answered as there may be.
+pub(crate) fn too_many(cause: String) -> Problem {
+    let remedy = "ask again when one of them has its answer";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "questions", cause, remedy).retry_after(RETRY_AFTER_S)
+}
+
+/// Answers one in a thread of its own, behind everything else that the run does.
+///
+/// # Errors
+/// The system gives no thread.
+pub(crate) fn begin(work: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
+    let work = move || {
+        scope_machine::limits::stand_back();
+        work();
+    };
+    let spawned = std::thread::Builder::new().name("question".to_string()).spawn(work);
+    spawned.map(drop).map_err(|error| {
+        let (cause, remedy) =
+            (format!("no thread: {error}"), "ask again; allow more threads: TasksMax=, ulimit -u");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "system", cause, remedy).retry_after(RETRY_AFTER_S)
+    })
+}
+
 impl Questions {
     /// A place for a question; of an identity whose share is bounded.
     ///
     /// # Errors
-    /// All are taken, or all of that share: in words.
-    pub(crate) fn place(&self, identity: Option<&str>) -> Result<Place, String> {
+    /// All are taken, or all of that share.
+    pub(crate) fn place(&self, identity: Option<&str>) -> Result<Place, Problem> {
         let refused = |cause: String| {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            cause
+            too_many(cause)
         };
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let own = identity.and_then(|identity| shares.get(identity)).copied().unwrap_or(0);

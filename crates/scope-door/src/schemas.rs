@@ -4,12 +4,16 @@
 use crate::state::Phase;
 use scope_answer::By;
 use scope_api::routes::Action;
-use scope_events::counts::{Amount, Dump, InterfaceCounts, Nic, SourceCounts, Volume};
+use scope_events::counts::{Amount, Dump, InterfaceCounts, Nic, SourceCounts, Stats, Volume};
 use scope_events::event::Status;
 use scope_events::fact::{Fact, nullable};
+use scope_stats::asking::top::{By as TopBy, Dim};
 use scope_trigger::measure::Measure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+/// By what an answer is cut.
+const CUT: &str = "time, rows, bytes or memory: the bound that the answer ends at; null: it is whole";
 
 /// The JSON answers of a route, by their status; none: its answers are no JSON.
 pub(crate) fn answers(action: Action) -> Vec<(u16, Value)> {
@@ -80,12 +84,25 @@ pub(crate) fn answers(action: Action) -> Vec<(u16, Value)> {
         Action::DeleteDump => ok(object(&[("removed", list(text("the name of a file")))])),
         Action::EndDump => vec![(202, object(&[("dump", number("its number")), ("ended", flag("true"))]))],
         Action::Packets => ok(sums()),
+        Action::Stats => ok(Stats::schema()),
+        Action::StatsFiles => ok(object(&[("files", list(statistics_file()))])),
+        Action::StatsTop => ok(top()),
+        Action::StatsSql => ok(object(&[
+            ("columns", list(text("the name of a column"))),
+            ("rows", list(json!({"type": "array", "description": "a value for each column"}))),
+            ("cut", nullable(text(CUT))),
+        ])),
         Action::Reload => vec![(202, object(&[("reload", words(&["ordered"]))]))],
         Action::OpenApi => {
             ok(json!({"type": "object", "required": ["openapi", "info", "paths", "components"]}))
         }
         Action::Instances => ok(instances()),
-        Action::Audit | Action::DumpFile | Action::Events | Action::Metrics => Vec::new(),
+        Action::Audit
+        | Action::DumpFile
+        | Action::Events
+        | Action::Metrics
+        | Action::StatsFile
+        | Action::Flows => Vec::new(),
     }
 }
 
@@ -276,6 +293,54 @@ fn trigger() -> Value {
                 "description": "what became of its hits, by verdict",
             }),
         ),
+    ])
+}
+
+/// A file of a database of statistics.
+fn statistics_file() -> Value {
+    object(&[
+        ("id", text("by what it is called in other routes")),
+        ("from", nullable(text("the capture time that it begins with; null: it has nothing yet"))),
+        ("to", nullable(text("its end, which doesn't belong to it"))),
+        ("from_ns", nullable(number("the same as from, ns since the epoch"))),
+        ("to_ns", nullable(number("the same as to"))),
+        ("bytes", number("what it takes of the disk, with its log")),
+        ("closed", flag("nobody writes it any more")),
+    ])
+}
+
+/// The first ones of statistics.
+fn top() -> Value {
+    let figures = |own: &[(&str, Value)]| {
+        let keys =
+            [("packets", number("packets, in both directions")), ("bytes", number("their frame lengths"))];
+        let rare = [
+            ("in_packets", number("packets that the address received")),
+            ("in_bytes", number("their frame lengths")),
+            ("out_packets", number("packets that it sent")),
+            ("out_bytes", number("their frame lengths")),
+            ("flows", number("records of flows, where they are counted")),
+        ];
+        object_with(&keys, &[own, &rare].concat())
+    };
+    let row = figures(&[
+        ("ip", text("an address; *: addresses that were folded together")),
+        ("proto", text("of a port: the protocol")),
+        ("port", number("a port; 0: none, or from 32768 on")),
+        ("pair", list(text("an address"))),
+        ("vlan", number("a VLAN; 0: untagged")),
+    ]);
+    object(&[
+        ("by", words(&TopBy::WORDS.map(|(word, _)| word))),
+        ("dim", words(&Dim::WORDS.map(|(word, _)| word))),
+        ("from", text("the begin of the span")),
+        ("to", text("its end, which doesn't belong to it")),
+        ("from_ns", number("the same as from, ns since the epoch")),
+        ("to_ns", number("the same as to")),
+        ("rows", list(row)),
+        ("different", number("how many there are")),
+        ("all", figures(&[])),
+        ("lost_max", number("packets that were lost in intervals of the span, at most")),
     ])
 }
 

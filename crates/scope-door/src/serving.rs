@@ -3,7 +3,7 @@
 use crate::answers::{self, Asked};
 use crate::audit::Noted;
 use crate::body::{Body, refusal};
-use crate::given::Later;
+use crate::given::{Given, Later};
 use crate::packets::why_broken;
 use crate::peer::{Asker, Peer, Rules};
 use crate::rates::TooSoon;
@@ -170,8 +170,10 @@ async fn looked_at(
     let noted = Noted { what: what(&parts, &body), ..noted(peer, Some(&asker), Some(route), &parts) };
     let mut answer = allowed(route, asker, parts, (parameters, body, gone), state).await;
     let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status).as_u16();
-    let later = answer.as_mut().ok().and_then(|answer| answer.extensions_mut().remove::<Later>());
-    let noted = Noted { status, ..noted };
+    let mut extensions = answer.as_mut().ok().map(Response::extensions_mut);
+    let given = extensions.as_mut().and_then(|extensions| extensions.remove::<Given>());
+    let later = extensions.and_then(|extensions| extensions.remove::<Later>());
+    let noted = Noted { status, given: given.map(|given| given.json()), ..noted };
     match later {
         None => {
             note(state, noted).await;

@@ -8,7 +8,7 @@ use crate::questions::Questions;
 use crate::rates::Rates;
 use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
 use scope_dump::Answerer;
-use scope_engine::{Control, Measuring, Status, TriggerStatus};
+use scope_engine::{Asked, Control, Measuring, Statistics, Status, TriggerStatus};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
 use scope_folder::Folder;
@@ -90,6 +90,10 @@ pub(crate) struct State {
     pub orders: Arc<Semaphore>,
     /// What answers questions for packets.
     pub answerer: Answerer,
+    /// Traffic statistics, if there are any.
+    pub statistics: Option<Arc<Statistics>>,
+    /// Their database, if there is one.
+    pub asked: Option<Arc<Asked>>,
     /// Those that are being answered.
     pub questions: Questions,
     /// Nothing more is ordered or asked for packets.
@@ -170,6 +174,8 @@ impl State {
             measures: Measures::default(),
             orders: Arc::new(Semaphore::new(ORDERS_MAX)),
             answerer: opening.answerer.clone(),
+            statistics: opening.statistics.clone(),
+            asked: opening.asked.clone(),
             questions: Questions::default(),
             closing: AtomicBool::new(false),
             over: AtomicBool::new(false),

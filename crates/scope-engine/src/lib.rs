@@ -113,6 +113,7 @@ pub use plan::{
     ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry, StatsPlan, StorePlan,
     VolumePlan,
 };
+pub use recording::Asked;
 pub use roles::serve_if_asked;
 pub use run::{QUESTIONS_MAX, ring_config, run};
 pub use script_status::ScriptStatus;

@@ -5,6 +5,7 @@
 
 use crate::measuring::locked;
 use crate::plan::{Fixed, StatsPlan};
+use crate::run::QUESTIONS_MAX;
 use crate::statistics::{Statistics, StatsStatus};
 use crate::wiring::Shared;
 use scope_events::now_ns;
@@ -14,8 +15,10 @@ use scope_flow::local::{Local, Rule};
 use scope_flow::rows::Settled;
 use scope_folder::Folder;
 use scope_machine::clock;
+use scope_machine::disk::disk;
 use scope_machine::nic::addresses::Addresses;
 use scope_rights::{FolderUse, Writable};
+use scope_stats::asking::{Database, Spares};
 use scope_stats::ipfix::{Now, Sender};
 use scope_stats::place::Place;
 use scope_stats::{Failed, RunFacts, Writer};
@@ -34,6 +37,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that wait to be written: what they take is about 64 MiB.
 const WAITING_ROWS_MAX: usize = (64 << 20) / 256;
+/// Copies of a database that are passed on at once.
+const COPIES_MAX: usize = 2;
 /// Own addresses of interfaces are looked at so often.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(5);
 
@@ -102,6 +107,30 @@ impl Outlets {
     }
 }
 
+/// What can be asked of the database while the run goes, also where this process may open nothing any more.
+#[derive(Debug)]
+pub struct Asked {
+    /// The database.
+    pub database: Database,
+    /// Files for copies of it; or why there are none.
+    pub spares: Result<Spares, String>,
+}
+
+impl Asked {
+    /// Opens all that questions need, behind what writes there.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(crate) fn open(outlets: &Outlets, fixed: &Fixed) -> Result<Option<Asked>, Fault> {
+        let db = fixed.stats.as_ref().and_then(|stats| stats.db.as_ref());
+        let (Some(options), Some(writer)) = (db, &outlets.writer) else { return Ok(None) };
+        let database = Database::hold(&options.db, QUESTIONS_MAX);
+        let database = database.map_err(|error| error.fault().clone())?;
+        let spares = Spares::begin(writer.folder(), COPIES_MAX).map_err(|error| error.to_string());
+        Ok(Some(Asked { database, spares }))
+    }
+}
+
 /// The folder that databases are made in while the run goes.
 ///
 /// # Errors
@@ -142,7 +171,7 @@ impl<'a> Recording<'a> {
             written_at: Instant::now(),
             failed_at: None,
             addresses_at: None,
-            status: StatsStatus { has_db: statistics.plan.db.is_some(), ..StatsStatus::default() },
+            status: statistics.status(),
         }
     }
 
@@ -214,6 +243,7 @@ impl<'a> Recording<'a> {
         (self.status.folded_rows, self.status.folded_flows) = (joined.folded_rows, joined.folded_flows);
         (self.status.flows, self.status.evicted) = (flows, evicted);
         self.status.lag_ns = (clock_ns - self.status.written_ns).max(0);
+        self.status.waiting = self.waiting.rows() as u64;
         self.statistics.set_status(self.status.clone());
         is_over
     }
@@ -244,6 +274,8 @@ impl<'a> Recording<'a> {
         let written = writer.write(&mut self.waiting, self.shared.clock.wall_ns());
         let counters = writer.counters();
         (self.status.rows, self.status.moved_aside) = (counters.rows, counters.moved_aside);
+        (self.status.bytes, self.status.wal_bytes) = (counters.bytes, counters.wal_bytes);
+        self.status.disk = disk(writer.folder().path());
         match written {
             Ok(()) => {
                 self.failed_at = None;

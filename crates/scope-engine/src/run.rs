@@ -41,7 +41,7 @@ use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
 use crate::plan::{Fixed, RunPlan};
-use crate::recording::{self, Outlets, Recording};
+use crate::recording::{self, Asked, Outlets, Recording};
 use crate::refused::Refused;
 use crate::report;
 use crate::scripts::{Around, Scripts};
@@ -144,6 +144,10 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         watch.bound(socket).map_err(EngineError::Control)?;
     }
     let outlets = Outlets::open(&plan.fixed, ring.run_id(), live).map_err(EngineError::Stats)?;
+    let asked = match &socket {
+        Some(_) => Asked::open(&outlets, &plan.fixed).map_err(EngineError::Stats)?,
+        None => None,
+    };
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
     let taken_away = socket.iter().map(Socket::writable);
@@ -194,7 +198,19 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         let (tail, audit) = (events.tail().clone(), events.audit().clone());
         let answerer = run.shared.dumps.answerer();
         let measuring = run.shared.measuring.clone();
-        watch.opening(Opening { socket, run_id, folder, volumes, tail, measuring, audit, answerer });
+        let statistics = run.shared.statistics.clone();
+        watch.opening(Opening {
+            socket,
+            run_id,
+            folder,
+            volumes,
+            tail,
+            measuring,
+            audit,
+            answerer,
+            statistics,
+            asked: asked.map(Arc::new),
+        });
     }
     run.go(sources, nics, outlets, warnings, watch)
 }

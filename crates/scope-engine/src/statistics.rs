@@ -17,6 +17,7 @@ use scope_flow::counting::{Counting, Handed, Settings};
 use scope_flow::remainder::Remainder;
 use scope_flow::rows::LossRow;
 use scope_flow::table::Bounds;
+use scope_machine::disk::Disk;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
@@ -66,13 +67,28 @@ pub struct Statistics {
     news: Mutex<Vec<String>>,
 }
 
+/// What stays the same of statistics while they are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsOf {
+    /// The database, as it was given.
+    pub db: Option<String>,
+    /// The collector.
+    pub ipfix: Option<String>,
+    /// Length of an interval, ns.
+    pub interval_ns: i64,
+    /// Flows at once.
+    pub flows_max: u64,
+}
+
 /// What statistics have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsStatus {
-    /// There is a database for them.
-    pub has_db: bool,
+    /// What they are.
+    pub of: StatsOf,
     /// Rows that were written.
     pub rows: u64,
+    /// Rows that wait to be written.
+    pub waiting: u64,
     /// The end of the last interval that was written, ns; 0: none was.
     pub written_ns: i64,
     /// How far that is behind the clock, ns.
@@ -91,6 +107,12 @@ pub struct StatsStatus {
     pub late: u64,
     /// Damaged files that were renamed.
     pub moved_aside: u64,
+    /// What all files take, with their logs.
+    pub bytes: u64,
+    /// The logs of those that are open.
+    pub wal_bytes: u64,
+    /// The disk that they are on, where that is known.
+    pub disk: Option<Disk>,
     /// Records that were sent, and that were refused or had no room.
     pub sent: u64,
     /// See `sent`.
@@ -110,8 +132,18 @@ pub fn no_flows(trigger: &str) -> Fault {
 
 impl StatsStatus {
     /// As summary and log have it.
-    pub(crate) fn facts(&self) -> counts::Stats {
+    pub fn facts(&self) -> counts::Stats {
+        let StatsOf { db, ipfix, interval_ns, flows_max } = self.of.clone();
         counts::Stats {
+            db,
+            ipfix,
+            interval_ns,
+            flows_max,
+            waiting: self.waiting,
+            bytes: self.bytes,
+            wal_bytes: self.wal_bytes,
+            disk_free: self.disk.map(|disk| disk.free_bytes),
+            disk_bytes: self.disk.map(|disk| disk.bytes),
             rows: self.rows,
             written_ns: self.written_ns,
             lag_ns: self.lag_ns,
@@ -160,13 +192,19 @@ impl Statistics {
     /// Of a run with so many workers. `run_id` is what nobody outside can guess.
     pub fn new(plan: StatsPlan, workers: usize, run_id: [u8; 16], live: bool) -> Statistics {
         let id = u128::from_le_bytes(run_id);
+        let of = StatsOf {
+            db: plan.db.as_ref().map(|options| options.db.to_string_lossy().into_owned()),
+            ipfix: plan.ipfix.map(|collector| collector.to_string()),
+            interval_ns: plan.length_ns,
+            flows_max: plan.flows_max as u64,
+        };
         Statistics {
             plan,
             live,
             seed: if live { [id as u64, (id >> 64) as u64] } else { FILE_SEED },
             outboxes: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
             over: AtomicBool::new(false),
-            status: Mutex::default(),
+            status: Mutex::new(StatsStatus { of, ..StatsStatus::default() }),
             news: Mutex::default(),
         }
     }

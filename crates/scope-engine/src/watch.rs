@@ -1,7 +1,9 @@
 //! How a run reports while it goes: the calls that the binary answers.
 
 use crate::measuring::Measuring;
+use crate::recording::Asked;
 use crate::socket::Socket;
+use crate::statistics::Statistics;
 use crate::status::{Status, TriggerStatus};
 use scope_dump::{Answerer, DumpReport};
 use scope_events::{AuditHead, Tail, event};
@@ -29,6 +31,10 @@ pub struct Opening<'a> {
     pub audit: Arc<AuditHead>,
     /// What answers questions for packets.
     pub answerer: Answerer,
+    /// Its traffic statistics, if there are any.
+    pub statistics: Option<Arc<Statistics>>,
+    /// Their database, if there is one.
+    pub asked: Option<Arc<Asked>>,
 }
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from

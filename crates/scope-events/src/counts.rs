@@ -318,14 +318,24 @@ facts! {
 
     /// Traffic statistics of a run.
     Stats {
+        /// the database, or the folder of databases, as it was given; null: there is none
+        db: Option<String>,
+        /// the collector of records; null: there is none
+        ipfix: Option<String>,
+        /// the length of its intervals, in ns
+        interval_ns: i64,
         /// rows that are in the database
         rows: u64,
+        /// rows that wait to be written
+        waiting: u64,
         /// the end of the last interval that is written, in ns since the epoch; 0: none is
         written_ns: i64,
         /// how far that is behind the clock of capture, in ns
         lag_ns: i64,
         /// flows that are going on
         flows: u64,
+        /// flows that may be going on at once
+        flows_max: u64,
         /// flows whose place was needed while they were going on
         evicted: u64,
         /// rows of traffic that were folded into sums
@@ -338,6 +348,14 @@ facts! {
         late: u64,
         /// damaged files that were renamed, so that new ones could be begun
         moved_aside: u64,
+        /// what all its files take, in bytes
+        bytes: u64,
+        /// of these, the logs of transactions
+        wal_bytes: u64,
+        /// what is free on its disk, in bytes; null: unknown
+        disk_free: Option<u64>,
+        /// what that disk has, in bytes; null: unknown
+        disk_bytes: Option<u64>,
         /// records that were sent to the collector
         sent: u64,
         /// records that were refused there, or couldn't be sent

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`error`] | why there is no answer |
 //! | [`reading`] | opens one file, for reading only |
+//! | `held` | connections to one file, opened before that can't be done any more |
 //! | [`database`] | a file, or a folder of files: what there is |
 //! | [`table`] | the columns of each table |
 //! | [`bounds`] | what an answer may take, and what it was cut by |
@@ -19,6 +20,7 @@
 //! | `union` | the tables of all files of a folder as one, for SQL |
 //! | `owned_rows` | rows of a statement that keeps its connection |
 //! | [`copy`] | a whole copy of one file |
+//! | [`spare`] | files without a name, for copies that are only passed on |
 //!
 //! Nothing is written, made or changed but the copy that is asked for.
 
@@ -27,8 +29,10 @@ pub mod copy;
 pub mod database;
 pub mod error;
 pub mod flows;
+mod held;
 mod owned_rows;
 pub mod reading;
+pub mod spare;
 pub mod sql;
 pub mod table;
 pub mod top;
@@ -39,3 +43,4 @@ pub use copy::Copy;
 pub use database::{Database, FileFacts};
 pub use error::AskError;
 pub use reading::Access;
+pub use spare::Spares;

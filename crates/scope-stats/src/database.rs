@@ -218,7 +218,8 @@ impl Database {
         fs::metadata(&self.path).map_or(0, |facts| facts.len()) + self.wal_bytes()
     }
 
-    fn wal_bytes(&self) -> u64 {
+    /// How long its log is, bytes.
+    pub fn wal_bytes(&self) -> u64 {
         self.log.metadata().map_or(0, |facts| facts.len())
     }
 

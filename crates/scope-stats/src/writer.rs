@@ -56,6 +56,8 @@ pub struct Counters {
     pub moved_aside: u64,
     /// What all files take, bytes.
     pub bytes: u64,
+    /// Of these, the logs of files that are open.
+    pub wal_bytes: u64,
 }
 
 /// A file that is open.
@@ -370,6 +372,7 @@ impl Writer {
 
     /// Deletes what has to go, and adds up what stays: what is open, and `current`.
     fn retain(&mut self, now_ns: i64, current: Option<&OsStr>) {
+        self.counters.wal_bytes = self.open.iter().map(|open| open.database.wal_bytes()).sum();
         if !self.is_folder() {
             self.counters.bytes = self.open.iter().map(|open| open.database.bytes()).sum();
             return;

@@ -17,11 +17,8 @@ use scope_answer::SpanWords;
 use scope_config::Settings;
 use scope_fault::Fault;
 use scope_filter::FlowFilter;
-use scope_spelling::printable::{json_line, printable};
 use scope_stats::asking::flows::{FlowColumns, FlowQuestion, FlowRecord};
 use scope_stats::asking::{AskError, Database, Watch};
-use scope_stats::export::quoted;
-use serde_json::Value;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -156,7 +153,7 @@ impl Lines {
         match self.form {
             Form::Table => self.out.write_all(Table::HEAD.as_bytes()),
             Form::Jsonl => Ok(()),
-            Form::Csv => writeln!(self.out, "{}", self.columns.names().collect::<Vec<_>>().join(",")),
+            Form::Csv => self.out.write_all(self.columns.csv_head().as_bytes()),
         }
     }
 
@@ -164,14 +161,8 @@ impl Lines {
         let Lines { form, columns, table, out, broken } = self;
         let line = match form {
             Form::Table => table.lines(columns, record),
-            Form::Jsonl => {
-                format!("{}\n", json_line(&Value::Object(columns.to_json(record)).to_string()))
-            }
-            Form::Csv => {
-                let cells = record.values.iter().map(|cell| quoted(&cell.to_string()).into_owned());
-                let cells = cells.chain([quoted(&record.filter).into_owned()]);
-                format!("{}\n", printable(&cells.collect::<Vec<_>>().join(",")))
-            }
+            Form::Jsonl => columns.json_line(record),
+            Form::Csv => columns.csv_line(record),
         };
         match out.write_all(line.as_bytes()) {
             Ok(()) => ControlFlow::Continue(()),

@@ -190,7 +190,7 @@ fn stats(status: &StatsStatus) -> String {
     let told: String = some.map(|(count, what)| format!(", {} {what}", number(*count))).collect();
     let failing = status.ended.as_ref().or(status.failing.as_ref());
     let failing = failing.map(|why| format!("; failing: {why}")).unwrap_or_default();
-    let written = status.has_db.then(|| format!(", {} written", counted(status.rows, "row")));
+    let written = status.of.db.as_ref().map(|_| format!(", {} written", counted(status.rows, "row")));
     let told = format!("{}{told}{failing}", written.unwrap_or_default());
     told.strip_prefix(", ").map_or_else(|| "no flow goes on".to_string(), str::to_string)
 }

@@ -15,7 +15,10 @@ use std::process::Command;
 
 #[test]
 fn each_route_answers_and_the_document_names_them_all() {
-    let running = Running::new(&[]);
+    let place = Place::new();
+    let db = place.path("x.sqlite").to_str().unwrap().to_string();
+    let running = Running::at(place, &["--db", &db, "--db-interval", "1s"]);
+    wait_until("the first interval", || running.get("stats/top").status == 200);
     wait_until("the first dump", || running.get("dumps/1").body["state"] == "finished");
     wait_until("its hit to be counted", || running.get("triggers/probe").body["hits"]["fired"] == 1);
     running.post("triggers/none/fire", ""); // so that there is an audit
@@ -28,6 +31,7 @@ fn each_route_answers_and_the_document_names_them_all() {
         let route = path
             .strip_prefix("/api/v1/")
             .unwrap()
+            .replace("files/{id}", "files/x.sqlite")
             .replace("{id}", "1")
             .replace("signals/{name}", "signals/pps")
             .replace("{name}", "probe");

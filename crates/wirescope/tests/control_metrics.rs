@@ -29,12 +29,15 @@ fn has(program: &str) -> bool {
     is_there
 }
 
-/// A run with a trigger that has fired, a store and a budget of dumps.
+/// A run with a trigger that has fired, a store, a budget of dumps, and statistics.
 fn running() -> Running {
     let place = Place::new();
     let store = place.path("store").to_str().unwrap().to_string();
+    let db = place.path("x.sqlite").to_str().unwrap().to_string();
+    let statistics = ["--db", &db, "--db-interval", "1s", "--ipfix", "127.0.0.1:9"];
     let flags =
         ["--store", &store, "--store-budget", "1GiB", "--dump-budget", "1GiB", "--status-every", "1s"];
+    let flags = [&flags[..], &statistics].concat();
     let running = Running::at(place, &flags);
     wait_until("the first dump", || running.get("dumps/1").body["state"] == "finished");
     running
@@ -97,6 +100,11 @@ fn what_was_received_is_accounted_for_by_source_worker_lane_and_reason() {
     let is_stored =
         |running: &Running| running.get("stores").body["stores"][0]["stored"]["packets"].as_u64() > Some(0);
     wait_until("packets in the store", || is_stored(&running));
+    let has_rows = |running: &Running| {
+        let text = String::from_utf8(running.get("metrics").bytes).unwrap();
+        samples(&text)["wirescope_stats_rows_total"] > 0.0
+    };
+    wait_until("rows in the database", || has_rows(&running));
     let text = String::from_utf8(running.get("metrics").bytes).unwrap();
     let samples = samples(&text);
     let of = |name: &str| sum(&samples, &format!("wirescope_{name}"));
@@ -119,6 +127,16 @@ fn what_was_received_is_accounted_for_by_source_worker_lane_and_reason() {
         "{text}"
     );
     assert!(of("store_stored_packets_total") > 0.0, "{text}");
+    // Of statistics, too, what is written and what isn't.
+    assert!(
+        of("stats_rows_total") > 0.0 && of("stats_flows") > 0.0 && of("stats_database_bytes") > 0.0,
+        "{text}"
+    );
+    assert_eq!((of("stats_interval_seconds"), of("stats_failing")), (1.0, 0.0), "{text}");
+    for (name, label) in [("folded_total", "table=\"flows\""), ("ipfix_records_total", "result=\"refused\"")]
+    {
+        assert!(text.contains(&format!("wirescope_stats_{name}{{{label}}} ")), "{name}: {text}");
+    }
     // The dump is finished, so long after its hit as its window says.
     assert_eq!(samples["wirescope_dumps_total{trigger=\"probe\"}"], 1.0, "{text}");
     assert_eq!(samples["wirescope_dump_duration_seconds_count"], 1.0, "{text}");

@@ -142,7 +142,10 @@ fn running() -> Running {
     let store = place.path("store");
     let (store, config) = (store.to_str().unwrap().to_string(), config.to_str().unwrap().to_string());
     let own = ["--source", "synth:rate=5k,trigger-at=1s", "--before", "200ms", "--after", "100ms"];
+    let db = place.path("x.sqlite").to_str().unwrap().to_string();
+    let statistics = ["--db", &db, "--db-interval", "1s"];
     let more = ["--store", &store, "--config", &config, "--status-every", "1s"];
+    let more = [&more[..], &statistics].concat();
     Running::bare(place, &[&own[..], &more].concat())
 }
 
@@ -184,6 +187,22 @@ fn what_a_run_answers_is_as_its_document_says() {
     for form in ["format=pcap", "format=json&limit=1"] {
         assert_eq!(held.get("packets", &format!("?{form}&from=-2s")).status, 200, "{form}");
     }
+    // Statistics.
+    wait_until("an interval", || held.running.get("stats/top").status == 200);
+    for path in ["stats", "stats/files", "stats/top", "flows"] {
+        assert_eq!(held.get(path, "").status, 200, "{path}");
+    }
+    for form in ["by=flows&dim=port", "dim=pair", "dim=vlan", "by=packets&limit=1"] {
+        assert_eq!(held.get("stats/top", &format!("?{form}")).status, 200, "{form}");
+    }
+    assert_eq!(held.get("flows", "?format=csv").status, 200);
+    assert_eq!(held.ask("GET", "stats/files/{id}", "stats/files/x.sqlite", "").status, 200);
+    assert_eq!(held.ask("GET", "stats/files/{id}", "stats/files/77", "").status, 404);
+    for statement in ["SELECT * FROM intervals", "SELECT 1.5, NULL, 'x'"] {
+        let body = json!({"sql": statement}).to_string();
+        assert_eq!(held.ask("POST", "stats/sql", "stats/sql", &body).status, 200, "{statement}");
+    }
+    assert_eq!(held.ask("POST", "stats/sql", "stats/sql", r#"{"sql": "DELETE FROM flows"}"#).status, 400);
     // Orders.
     held.ask("GET", "triggers/{name}", "triggers/scan", "");
     assert_eq!(held.ask("GET", "signals/{name}", "signals/pps?step=1s", "").status, 200);

@@ -19,15 +19,27 @@ pub struct Bounds {
     pub bytes: usize,
     /// Memory that SQLite takes meanwhile, in the whole process, beyond what it had.
     pub memory_bytes: u64,
+    /// Different keys that a list of the first ones counts: some 400 bytes each.
+    pub keys: usize,
 }
 
 impl Bounds {
     /// For somebody at a terminal, with a process of their own.
-    pub const OF_A_COMMAND: Bounds =
-        Bounds { time: Duration::from_secs(300), rows: 1_000_000, bytes: 256 << 20, memory_bytes: 1 << 30 };
+    pub const OF_A_COMMAND: Bounds = Bounds {
+        time: Duration::from_secs(300),
+        rows: 1_000_000,
+        bytes: 256 << 20,
+        memory_bytes: 1 << 30,
+        keys: 1 << 19,
+    };
     /// For those who ask a run, which has other things to do.
-    pub const OF_A_REQUEST: Bounds =
-        Bounds { time: Duration::from_secs(10), rows: 10_000, bytes: 8 << 20, memory_bytes: 64 << 20 };
+    pub const OF_A_REQUEST: Bounds = Bounds {
+        time: Duration::from_secs(10),
+        rows: 10_000,
+        bytes: 8 << 20,
+        memory_bytes: 64 << 20,
+        keys: 1 << 17,
+    };
 }
 
 /// By what an answer was cut.
@@ -69,6 +81,7 @@ pub struct Watch(Arc<Watched>);
 struct Watched {
     until: Option<Instant>,
     memory_max: u64,
+    keys_max: usize,
     stop: Arc<AtomicBool>,
     /// 0, or a [`Cut`].
     cut: AtomicU8,
@@ -79,12 +92,14 @@ impl Watch {
     pub fn of(bounds: &Bounds, stop: Arc<AtomicBool>) -> Watch {
         let until = Instant::now().checked_add(bounds.time);
         let memory_max = memory_used().saturating_add(bounds.memory_bytes);
-        Watch(Arc::new(Watched { until, memory_max, stop, cut: AtomicU8::new(0) }))
+        let keys_max = bounds.keys;
+        Watch(Arc::new(Watched { until, memory_max, keys_max, stop, cut: AtomicU8::new(0) }))
     }
 
     /// Without bounds, until `stop` is set.
     pub fn until(stop: Arc<AtomicBool>) -> Watch {
-        Watch(Arc::new(Watched { until: None, memory_max: u64::MAX, stop, cut: AtomicU8::new(0) }))
+        let keys_max = usize::MAX;
+        Watch(Arc::new(Watched { until: None, memory_max: u64::MAX, keys_max, stop, cut: AtomicU8::new(0) }))
     }
 
     /// Has statements of this connection end at the bounds.
@@ -112,6 +127,11 @@ impl Watch {
         };
         self.0.cut.store(cut as u8, Ordering::Relaxed);
         true
+    }
+
+    /// Different keys that may be counted.
+    pub fn keys_max(&self) -> usize {
+        self.0.keys_max
     }
 
     /// Which bound was met.

@@ -8,6 +8,7 @@
 
 use super::database::Database;
 use super::error::{AskError, named};
+use super::reading::Reading;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use scope_fault::Fault;
@@ -90,15 +91,8 @@ impl Copy {
     /// # Errors
     /// There is no such file, it can't be read, or the copy not be written.
     pub fn take(mut self, database: &Database, id: &str, stop: &AtomicBool) -> Result<u64, AskError> {
-        let file = database.file(id)?;
-        let Some(source) = database.open(&file)? else {
-            let fault = Fault::of_thing("ID").value(id, "was deleted meanwhile");
-            return Err(AskError::Failed(fault.remedy("list the files again")));
-        };
-        let unread = |error: rusqlite::Error| AskError::unread(&file.path, &error);
-        // One moment, whatever is written meanwhile: without it each write would begin the copy anew.
-        source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;").map_err(unread)?;
-        let copied = self.copy(&source, stop);
+        let source = of_one_moment(database, id)?;
+        let copied = all_pages(&source, &mut self.connection, stop);
         match copied {
             Ok(true) => {}
             Ok(false) => return Err(AskError::Failed(self.fault("was stopped before it was whole"))),
@@ -113,20 +107,8 @@ impl Copy {
         Fault::of("out").with_value(self.path.to_string_lossy()).cause(named(&self.path, cause))
     }
 
-    /// All pages; whether that came to its end.
-    fn copy(&mut self, source: &Connection, stop: &AtomicBool) -> rusqlite::Result<bool> {
-        let backup = Backup::new(source, &mut self.connection)?;
-        while !stop.load(Ordering::Relaxed) {
-            if backup.step(PAGES)? == StepResult::Done {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     fn finish(&mut self) -> io::Result<u64> {
-        // Pages go to the file as they are copied, so nothing waits in the connection any more.
-        self.file.write_all_at(&WITHOUT_LOG, FORM_AT)?;
+        needs_no_log(&self.file)?;
         self.file.sync_all()?;
         let bytes = self.file.metadata()?.len();
         if let Some(part) = self.part.clone() {
@@ -147,8 +129,59 @@ impl Drop for Copy {
     }
 }
 
+/// A file that is to be copied, in a transaction: what is written meanwhile isn't seen, and doesn't begin the copy anew.
+///
+/// # Errors
+/// There is no such file, or it can't be read.
+pub(super) fn of_one_moment(database: &Database, id: &str) -> Result<Reading, AskError> {
+    let file = database.file(id)?;
+    let Some(source) = database.open(&file)? else {
+        let fault = Fault::of_thing("ID").value(id, "was deleted meanwhile");
+        return Err(AskError::Refused(fault.remedy("list the files again")));
+    };
+    let begun = source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;");
+    begun.map_err(|error| AskError::unread(&file.path, &error))?;
+    Ok(source)
+}
+
+impl Database {
+    /// How long a copy of the file that is called `id` would be now, bytes.
+    ///
+    /// # Errors
+    /// There is no such file, or it can't be read.
+    pub fn copy_bytes(&self, id: &str) -> Result<u64, AskError> {
+        of_one_moment(self, id)?.page_bytes()
+    }
+}
+
+/// Copies all pages; whether that came to its end.
+///
+/// # Errors
+/// SQLite's.
+pub(super) fn all_pages(
+    source: &Connection,
+    copy: &mut Connection,
+    stop: &AtomicBool,
+) -> rusqlite::Result<bool> {
+    let backup = Backup::new(source, copy)?;
+    while !stop.load(Ordering::Relaxed) {
+        if backup.step(PAGES)? == StepResult::Done {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Pages go to the file as they are copied, so nothing waits in the connection any more.
+///
+/// # Errors
+/// The system's.
+pub(super) fn needs_no_log(copy: &File) -> io::Result<()> {
+    copy.write_all_at(&WITHOUT_LOG, FORM_AT)
+}
+
 /// The new file, ready to be written to without any further file.
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.execute_batch(

@@ -4,15 +4,19 @@
 //! no rows.
 
 use super::error::{AskError, named};
+use super::held::Held;
 use super::reading::{self, Access, Reading, may_be_read, missing};
 use crate::options::{folder_of, is_written};
 use crate::place::{self, BESIDE, Place, beside};
 use scope_fault::Fault;
 use scope_folder::Folder;
+use scope_spelling::time::iso;
+use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a block, as the system counts what files take.
 const BLOCK_BYTES: u64 = 512;
@@ -22,6 +26,8 @@ const BLOCK_BYTES: u64 = 512;
 pub struct Database {
     place: Place,
     access: Access,
+    /// Connections to the one file, where it can't be opened by its name any more.
+    held: Option<Arc<Held>>,
 }
 
 /// One file of it.
@@ -51,6 +57,22 @@ pub struct FileFacts {
     pub is_closed: bool,
 }
 
+impl FileFacts {
+    /// As JSON: `from` and `to` also in ns; null where it has nothing yet.
+    pub fn to_json(&self) -> Value {
+        let (from_ns, to_ns) = self.span_ns.unzip();
+        json!({
+            "id": self.id,
+            "from": from_ns.map(iso),
+            "to": to_ns.map(iso),
+            "from_ns": from_ns,
+            "to_ns": to_ns,
+            "bytes": self.bytes,
+            "closed": self.is_closed,
+        })
+    }
+}
+
 impl Database {
     /// Looks whether there is something to be asked; nothing is opened.
     ///
@@ -67,7 +89,22 @@ impl Database {
             return Err(fault.remedy("name a file that a run wrote as --db, or the folder of such files"));
         }
         may_be_read(path).map_err(refused)?;
-        Ok(Database { place, access })
+        Ok(Database { place, access, held: None })
+    }
+
+    /// What this process writes, and will have given up its rights to open: to one file so many connections are opened
+    /// now, and so many can be asked at once. Of a folder each question opens what it reads, and finds nothing where
+    /// nothing was written yet.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn hold(path: &Path, count: usize) -> Result<Database, AskError> {
+        let database = Database::look(path, Access::Beside).map_err(AskError::Refused)?;
+        let held = match &database.place {
+            Place::File(path) => Some(Arc::new(Held::begin(path, count)?)),
+            Place::Folder(_) => None,
+        };
+        Ok(Database { held, ..database })
     }
 
     /// As it was given.
@@ -101,7 +138,8 @@ impl Database {
         }
     }
 
-    /// Its files, oldest first: at least one.
+    /// Its files, oldest first: at least one, but for the folder of the process that writes, which has none before its
+    /// first rows.
     ///
     /// # Errors
     /// There are none, or they can't be listed.
@@ -111,7 +149,10 @@ impl Database {
             Place::File(_) => {
                 let id = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let taken = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.blocks() * BLOCK_BYTES);
-                let bytes = self.paths(false).iter().map(|path| taken(path)).sum();
+                let bytes = match &self.held {
+                    Some(held) => held.bytes(),
+                    None => self.paths(false).iter().map(|path| taken(path)).sum(),
+                };
                 Ok(vec![DbFile { id, path: path.to_path_buf(), period_ns: None, bytes }])
             }
             Place::Folder(_) => {
@@ -127,7 +168,7 @@ impl Database {
                         bytes: found.bytes,
                     })
                     .collect();
-                if files.is_empty() {
+                if files.is_empty() && self.access == Access::Outside {
                     let fault = Fault::of("db").with_value(path.to_string_lossy());
                     let fault = fault.cause(named(path, "has no database in it"));
                     return Err(AskError::Refused(
@@ -149,7 +190,10 @@ impl Database {
         files.into_iter().find(|file| file.id == id).ok_or_else(|| {
             let fault = Fault::of_thing("ID").value(id, format!("is no file of {}", self.path().display()));
             let newest: Vec<&str> = ids.iter().rev().take(3).map(String::as_str).collect();
-            AskError::Refused(fault.remedy(format!("the newest are: {}", newest.join(", "))))
+            AskError::Refused(match newest[..] {
+                [] => fault.remedy("wait until the first rows are written"),
+                _ => fault.remedy(format!("the newest are: {}", newest.join(", "))),
+            })
         })
     }
 
@@ -158,6 +202,9 @@ impl Database {
     /// # Errors
     /// It can't be read.
     pub fn open(&self, file: &DbFile) -> Result<Option<Reading>, AskError> {
+        if let Some(held) = &self.held {
+            return Reading::held(held, &file.path).map(Some);
+        }
         match reading::open(&file.path, self.access) {
             Err(_) if self.is_folder() && !file.path.exists() => Ok(None),
             opened => opened.map(Some),
@@ -178,8 +225,11 @@ impl Database {
                     None => self.span_ns(&file)?,
                 };
                 // Whoever writes has its log locked.
-                let place = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
-                Ok(FileFacts { id: file.id, span_ns, bytes: file.bytes, is_closed: !is_written(&place) })
+                let is_written = match &self.held {
+                    Some(held) => held.is_written(),
+                    None => is_written(&fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone())),
+                };
+                Ok(FileFacts { id: file.id, span_ns, bytes: file.bytes, is_closed: !is_written })
             })
             .collect()
     }

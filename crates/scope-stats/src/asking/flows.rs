@@ -13,8 +13,10 @@ use super::error::AskError;
 use super::reading::Reading;
 use super::sql::Cell;
 use super::table::Table;
+use crate::export::quoted;
 use rusqlite::{Connection, Row};
 use scope_filter::{FlowFilter, FlowKey};
+use scope_spelling::printable::{json_line, printable};
 use scope_spelling::time::iso;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -40,6 +42,16 @@ pub struct FlowQuestion {
     pub filter: FlowFilter,
     /// The first and the last moment of the span, ns since the epoch.
     pub span_ns: (i64, i64),
+}
+
+impl FlowQuestion {
+    /// Whether a file can have such records: one lies in the file of its end.
+    fn may_lie_in(&self, file: &DbFile) -> bool {
+        let (from_ns, to_ns) = self.span_ns;
+        file.period_ns.is_none_or(|(begin_ns, end_ns)| {
+            end_ns > from_ns && begin_ns <= to_ns.saturating_add(RECORD_NS_MAX)
+        })
+    }
 }
 
 /// A record.
@@ -99,6 +111,23 @@ impl FlowColumns {
         object.insert(FILTER.to_string(), record.filter.as_str().into());
         object
     }
+
+    /// A record as a line of JSON.
+    pub fn json_line(&self, record: &FlowRecord) -> String {
+        format!("{}\n", json_line(&Value::Object(self.to_json(record)).to_string()))
+    }
+
+    /// The names as the first line of CSV.
+    pub fn csv_head(&self) -> String {
+        format!("{}\n", self.names().collect::<Vec<_>>().join(","))
+    }
+
+    /// A record as a line of CSV.
+    pub fn csv_line(&self, record: &FlowRecord) -> String {
+        let cells = record.values.iter().map(|cell| quoted(&cell.to_string()).into_owned());
+        let cells: Vec<String> = cells.chain([quoted(&record.filter).into_owned()]).collect();
+        format!("{}\n", printable(&cells.join(",")))
+    }
 }
 
 /// How far records were read: of each file the number of its last one.
@@ -121,10 +150,8 @@ impl Database {
     ) -> Result<FlowPlace, AskError> {
         let reader = Reader::new(question).map_err(|error| AskError::unread(self.path(), &error))?;
         let (mut place, mut goes_on) = (FlowPlace::default(), true);
-        let from_ns = question.span_ns.0;
         for file in self.files()? {
-            // A record lies in the file of its end.
-            let has_none = file.period_ns.is_some_and(|(_, end_ns)| end_ns <= from_ns);
+            let has_none = !question.may_lie_in(&file);
             let Some(connection) = self.watched(&file, watch)? else { continue };
             let mut read = || {
                 connection.execute_batch("BEGIN")?;
@@ -139,6 +166,34 @@ impl Database {
             place.0.insert(file.id, last);
         }
         Ok(place)
+    }
+
+    /// The same for who won't ask for what comes later: files that have nothing of it aren't opened.
+    ///
+    /// # Errors
+    /// As [`Database::flows`]; what was given to `each` before is true.
+    pub fn flows_of(
+        &self,
+        question: &FlowQuestion,
+        watch: &Watch,
+        each: &mut Each<'_>,
+    ) -> Result<(), AskError> {
+        let reader = Reader::new(question).map_err(|error| AskError::unread(self.path(), &error))?;
+        for file in self.files()?.iter().filter(|file| question.may_lie_in(file)) {
+            if watch.is_over() {
+                return Err(self.broken(file, rusqlite::Error::InvalidQuery, watch));
+            }
+            let Some(connection) = self.watched(file, watch)? else { continue };
+            let goes_on = connection
+                .execute_batch("BEGIN")
+                .and_then(|()| reader.of_span(&connection, i64::MAX, each))
+                .map_err(|error| self.broken(file, error, watch))?;
+            connection.expect_unchanged()?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Where nothing was read yet, and only what comes now is wanted.

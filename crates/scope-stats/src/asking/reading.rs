@@ -17,6 +17,7 @@
 //! file is opened as the writer opens it ([`Access::Beside`]).
 
 use super::error::{AskError, named};
+use super::held::Held;
 use crate::head::{Head, uri};
 use crate::place::beside;
 use crate::schema::VERSION;
@@ -29,6 +30,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a file is looked at anew whose state changes while it is opened: its run begins, or ends.
@@ -59,7 +61,10 @@ enum How {
 /// A database that is open for reading.
 #[derive(Debug)]
 pub struct Reading {
-    connection: Connection,
+    /// There until the value is dropped.
+    connection: Option<Connection>,
+    /// To whom the connection is given back.
+    of: Option<Arc<Held>>,
     path: PathBuf,
     /// Of a file that is read alone: what it was when it was opened.
     stamp: Option<Stamp>,
@@ -80,11 +85,44 @@ impl Deref for Reading {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
-        &self.connection
+        self.connection.as_ref().expect("it is taken only where the value goes")
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let (Some(held), Some(connection)) = (self.of.take(), self.connection.take()) {
+            held.give_back(connection);
+        }
     }
 }
 
 impl Reading {
+    /// One of the connections that are held.
+    ///
+    /// # Errors
+    /// All of them are taken.
+    pub(super) fn held(held: &Arc<Held>, path: &Path) -> Result<Reading, AskError> {
+        let connection = Some(held.take()?);
+        Ok(Reading { connection, of: Some(held.clone()), path: path.to_path_buf(), stamp: None })
+    }
+
+    /// The connection, to be held, of a file that has its log.
+    pub(super) fn into_connection(mut self) -> Option<Connection> {
+        self.connection.take().filter(|_| self.stamp.is_none())
+    }
+
+    /// How long a copy of it is, bytes.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn page_bytes(&self) -> Result<u64, AskError> {
+        let number = |pragma: &str| self.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
+        let bytes =
+            number("page_count").and_then(|pages| Ok(u64::from(pages) * u64::from(number("page_size")?)));
+        bytes.map_err(|error| AskError::unread(&self.path, &error))
+    }
+
     /// Whether all that was read so far is of one moment, as far as that isn't SQLite's to say.
     ///
     /// # Errors
@@ -138,7 +176,7 @@ fn open_once(path: &Path, access: Access) -> Result<Reading, (AskError, Option<E
         .and_then(|(connection, head)| check(path, head).map(|()| connection).map_err(alone))
         .map(|connection| {
             let stamp = stamp.filter(|_| how == How::Alone);
-            Reading { connection, path: path.to_path_buf(), stamp }
+            Reading { connection: Some(connection), of: None, path: path.to_path_buf(), stamp }
         })
 }
 

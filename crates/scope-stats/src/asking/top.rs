@@ -19,8 +19,6 @@ use scope_spelling::time::iso;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// Different keys that are counted at most: some 200 MiB.
-const KEYS_MAX: usize = 1 << 19;
 /// Rows of an answer, unless another number is given.
 pub const ROWS: usize = 10;
 /// How far back it goes, unless something else is said, ns.
@@ -313,6 +311,9 @@ impl Database {
         let (mut all, mut lost_max) = (Figures::default(), 0);
         // The newest first: behind the begin of the span no file has anything of it.
         for file in self.files()?.iter().rev() {
+            if watch.is_over() {
+                return Err(too_long(watch));
+            }
             let Some(connection) = self.open(file)? else { continue };
             let unread = |error: rusqlite::Error| AskError::unread(&file.path, &error);
             watch.watch(&connection).map_err(unread)?;
@@ -324,9 +325,10 @@ impl Database {
             if file.period_ns.is_some_and(|(_, to_ns)| to_ns <= span_ns.0) {
                 break;
             }
-            let added = add(&connection, question, span_ns, (&mut counts, &mut all, &mut lost_max));
+            let keys_max = watch.keys_max();
+            let added = add(&connection, question, span_ns, keys_max, (&mut counts, &mut all, &mut lost_max));
             match added {
-                Ok(()) if counts.len() > KEYS_MAX => return Err(too_many(question)),
+                Ok(()) if counts.len() > keys_max => return Err(too_many(question, keys_max)),
                 Ok(()) => connection.expect_unchanged()?,
                 Err(_) if watch.is_over() => return Err(too_long(watch)),
                 Err(error) => return Err(unread(error)),
@@ -357,6 +359,7 @@ fn add(
     connection: &Connection,
     question: TopQuestion,
     (from_ns, to_ns): (i64, i64),
+    keys_max: usize,
     (counts, all, lost_max): (&mut HashMap<Key, Figures>, &mut Figures, &mut u64),
 ) -> rusqlite::Result<()> {
     let (keys, sum) = statements(question.by, question.dim);
@@ -367,7 +370,7 @@ fn add(
     while let Some(row) = rows.next()? {
         let (key, figures) = (key(row, question)?, figures(row, true)?);
         counts.entry(key).or_default().add(&figures);
-        if counts.len() > KEYS_MAX {
+        if counts.len() > keys_max {
             return Ok(());
         }
     }
@@ -378,10 +381,10 @@ fn add(
     Ok(())
 }
 
-fn too_many(question: TopQuestion) -> AskError {
+fn too_many(question: TopQuestion, keys_max: usize) -> AskError {
     let (word, last) = (question.dim.word(), scope_spelling::figures::span(question.last_ns));
     let fault = Fault::of("last").with_value(last);
-    let many = scope_spelling::figures::number(KEYS_MAX as u64);
+    let many = scope_spelling::figures::number(keys_max as u64);
     let fault = fault.cause(format!("has more than {many} different values of {word}"));
     AskError::Refused(fault.remedy("ask for a shorter span"))
 }

@@ -1,11 +1,14 @@
 //! Whoever asks changes nothing, whatever state a database is in, and sees what is written at once.
 
 use crate::made::{Dice, LENGTH, T0, database, flow, made, rows, stop, watch, writer};
+use scope_filter::FlowFilter;
 use scope_flow::rows::Settled;
+use scope_stats::asking::flows::FlowQuestion;
 use scope_stats::asking::sql::Cell;
 use scope_stats::asking::top::{Dim, TopQuestion};
-use scope_stats::asking::{Access, AskError, Bounds, Database};
+use scope_stats::asking::{Access, AskError, Bounds, Cut, Database};
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -185,4 +188,73 @@ fn a_file_that_is_read_alone_and_written_meanwhile_is_told_of() {
     let anew = asked.open(&file).unwrap().unwrap();
     assert!(count(&anew) > 0);
     anew.expect_unchanged().unwrap();
+}
+
+/// Openings that this process has of the files below a folder.
+fn openings(folder: &Path) -> usize {
+    let own = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    own.filter(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(folder))).count()
+}
+
+#[test]
+fn a_file_that_is_held_is_asked_again_and_again_without_its_name_and_nothing_of_a_question_stays() {
+    let made = made(38);
+    let mut writer = writer(&made.file);
+    let asked = Database::hold(&made.file, 2).unwrap();
+    let open = openings(made.root.path());
+    // Nobody finds it by its name.
+    let names = ["", "-wal", "-shm"].map(|suffix| format!("{}{suffix}", made.file.display()));
+    let mut expected = made.rows.flows.len();
+    for number in 0..10 {
+        writer.write(&mut rows(40 + number), T0).unwrap();
+        expected += rows(40 + number).flows.len();
+        let away = names.clone().map(|name| (name.clone(), format!("{name}-away")));
+        away.iter().for_each(|(name, away)| fs::rename(name, away).unwrap());
+        assert_eq!(count(&asked), expected as i64);
+        asked.top(TopQuestion::default(), &watch()).unwrap();
+        let facts = asked.facts().unwrap();
+        assert!(!facts[0].is_closed && facts[0].bytes > 0, "{facts:?}");
+        // An answer that was cut, one that is refused, and one that nobody wants to its end.
+        let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n";
+        let few = Bounds { rows: 3, ..Bounds::OF_A_REQUEST };
+        assert_eq!(asked.sql(endless, &few, stop()).unwrap().cut, Some(Cut::Rows));
+        assert!(asked.sql("DELETE FROM flows", &few, stop()).is_err());
+        let question = FlowQuestion { filter: FlowFilter::compile("").unwrap(), span_ns: (0, i64::MAX) };
+        let mut records = 0;
+        let mut one = |_: &_| {
+            records += 1;
+            ControlFlow::Break(())
+        };
+        asked.flows_of(&question, &watch(), &mut one).unwrap();
+        assert_eq!(records, 1);
+        away.iter().for_each(|(name, away)| fs::rename(away, name).unwrap());
+    }
+    assert_eq!(openings(made.root.path()), open);
+    // As many questions at once as were asked for.
+    let file = asked.files().unwrap().remove(0);
+    let [one, other] = [(); 2].map(|()| asked.open(&file).unwrap().unwrap());
+    assert!(matches!(asked.open(&file), Err(AskError::Failed(_))));
+    drop((one, other));
+    assert_eq!(count(&asked), expected as i64);
+    // No reader keeps the log from being emptied.
+    writer.close(T0).unwrap();
+    assert_eq!(fs::metadata(&names[1]).unwrap().len(), 0);
+    assert!(asked.facts().unwrap()[0].is_closed);
+}
+
+#[test]
+fn a_folder_of_the_process_that_writes_has_nothing_before_its_first_rows() {
+    let root = tempfile::tempdir().unwrap();
+    let mut writer = writer(root.path());
+    let asked = Database::hold(root.path(), 1).unwrap();
+    assert_eq!((asked.facts().unwrap(), count(&asked)), (Vec::new(), 0));
+    let question = FlowQuestion { filter: FlowFilter::compile("").unwrap(), span_ns: (0, i64::MAX) };
+    asked.flows_of(&question, &watch(), &mut |_| panic!("there is none")).unwrap();
+    let error = asked.top(TopQuestion::default(), &watch()).unwrap_err();
+    assert!(error.to_string().contains("wait until the first one is settled"), "{error}");
+    let error = asked.copy_bytes("2026-11-20").unwrap_err();
+    assert!(error.to_string().contains("wait until the first rows are written"), "{error}");
+    writer.write(&mut rows(41), T0).unwrap();
+    assert_eq!(count(&asked), rows(41).flows.len() as i64);
+    writer.close(T0).unwrap();
 }

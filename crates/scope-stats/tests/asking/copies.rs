@@ -3,8 +3,10 @@
 use crate::made::{DAY, LENGTH, T0, database, made, rows, stop, watch, writer};
 use rusqlite::{Connection, OpenFlags};
 use scope_flow::rows::Settled;
+use scope_folder::Folder;
+use scope_stats::asking::spare::{NoCopy, Passing};
 use scope_stats::asking::top::TopQuestion;
-use scope_stats::asking::{AskError, Copy};
+use scope_stats::asking::{AskError, Copy, Database, Spares};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -150,4 +152,74 @@ fn nothing_is_overwritten_and_nothing_half_made_is_left() {
     assert!(begin(Path::new("/")).contains("names no file"));
     assert!(begin(&made.root.path().join("no/such/copy.sqlite")).contains("No such file"));
     assert!(!names(made.root.path()).iter().any(|name| name.ends_with(".part")));
+}
+
+/// A copy that is passed on, as a file.
+fn written(copy: &Passing, path: &Path) {
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < copy.bytes() {
+        bytes.extend(copy.piece(bytes.len() as u64, 1000).unwrap());
+    }
+    assert!(copy.piece(copy.bytes(), 1000).unwrap().is_empty());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// What files of this process take that have lost their names in a folder.
+fn nameless(folder: &Path) -> u64 {
+    let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let is_one = |path: &Path| {
+        let target = std::fs::read_link(path).unwrap_or_default();
+        target.starts_with(folder) && target.to_string_lossy().ends_with(" (deleted)")
+    };
+    own.filter(|entry| is_one(&entry.path()))
+        .map(|entry| std::fs::metadata(entry.path()).map_or(0, |facts| facts.len()))
+        .sum()
+}
+
+#[test]
+fn a_copy_that_is_passed_on_is_whole_leaves_no_name_and_gives_its_room_back() {
+    for is_folder in [false, true] {
+        let made = made(27);
+        let path = if is_folder { &made.folder } else { &made.file };
+        let beside = if is_folder { made.folder.clone() } else { made.root.path().to_path_buf() };
+        let mut writer = writer(path);
+        writer.write(&mut rows(28), T0).unwrap();
+        let asked = Database::hold(path, 3).unwrap();
+        let before = names(&beside);
+        let spares = Spares::begin(&Folder::open(&beside).unwrap(), 2).unwrap();
+        assert_eq!(names(&beside), before);
+        let id = asked.files().unwrap().pop().unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let copied = |number: u64| {
+            let copy = spares.copy(&asked, &id.id, &stop()).unwrap();
+            assert_eq!(copy.bytes(), asked.copy_bytes(&id.id).unwrap());
+            let out = out.path().join(format!("{number}.sqlite"));
+            written(&copy, &out);
+            // Read alone, and asked as any other.
+            database(&out).top(TopQuestion::default(), &watch()).unwrap();
+            dump(&out)
+        };
+        for number in 0..5 {
+            // Longer ones and shorter ones, one behind the other.
+            writer.write(&mut rows(29 + number), T0).unwrap();
+            assert!(copied(number) == dump(&id.path), "{number}");
+            assert_eq!(nameless(&beside), 0);
+        }
+        // One that ends before it is whole spoils none of the next ones.
+        let stopped = stop();
+        stopped.store(true, Ordering::Relaxed);
+        let no = spares.copy(&asked, &id.id, &stopped).unwrap_err();
+        assert!(matches!(&no, NoCopy::Failed(fault) if fault.to_string().contains("stopped")), "{no:?}");
+        let no = spares.copy(&asked, "../x", &stop()).unwrap_err();
+        assert!(matches!(no, NoCopy::Asked(AskError::Refused(_))), "{no:?}");
+        // As many as there may be.
+        let [one, other] = [(); 2].map(|()| spares.copy(&asked, &id.id, &stop()).unwrap());
+        assert_eq!(spares.copy(&asked, &id.id, &stop()).unwrap_err(), NoCopy::Taken);
+        assert!(nameless(&beside) >= one.bytes() + other.bytes());
+        drop(one);
+        assert!(copied(9) == dump(&id.path));
+        drop(other);
+        assert_eq!((nameless(&beside), names(&beside)), (0, before));
+        writer.close(T0).unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use crate::{NoResult, told};
 use scope_config::Settings;
 use scope_spelling::figures::size;
 use scope_spelling::printable::json_line;
-use scope_spelling::time::{between, iso};
+use scope_spelling::time::between;
 use scope_stats::asking::FileFacts;
 use serde_json::{Value, json};
 
@@ -22,26 +22,12 @@ pub fn files(args: &StatsFilesArgs) -> u8 {
         let facts = database.facts().map_err(no_result)?;
         Ok(match args.json {
             true => {
-                let files: Vec<Value> = facts.iter().map(object).collect();
+                let files: Vec<Value> = facts.iter().map(FileFacts::to_json).collect();
                 format!("{}\n", json_line(&json!({"files": files}).to_string()))
             }
             false => facts.iter().map(line).collect(),
         })
     }))
-}
-
-/// A file as JSON: `from` and `to` also in ns; null where it has nothing yet.
-fn object(facts: &FileFacts) -> Value {
-    let (from_ns, to_ns) = facts.span_ns.unzip();
-    json!({
-        "id": facts.id,
-        "from": from_ns.map(iso),
-        "to": to_ns.map(iso),
-        "from_ns": from_ns,
-        "to_ns": to_ns,
-        "bytes": facts.bytes,
-        "closed": facts.is_closed,
-    })
 }
 
 fn line(facts: &FileFacts) -> String {
