@@ -75,7 +75,10 @@ fn fuzz(workspace: &Workspace, lab: &Lab, cases_least: usize) -> Result<usize> {
     let program = program(workspace)?;
     let store = workspace.out_folder()?;
     let store = store.path().to_str().context("the folder's path is no UTF-8")?;
-    let mut run = Run::start(workspace, Some(lab.b()), &[&RUN[..], &["--store", store]].concat())?;
+    let statistics = workspace.out_folder()?;
+    let db = statistics.path().to_str().context("the folder's path is no UTF-8")?;
+    let more = ["--store", store, "--db", db, "--db-interval", "1s"];
+    let mut run = Run::start(workspace, Some(lab.b()), &[&RUN[..], &more].concat())?;
     run.wait_started()?;
     let folder = workspace.out_folder()?;
     let document = folder.path().join("openapi.json");

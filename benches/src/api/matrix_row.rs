@@ -61,7 +61,10 @@ fn both(workspace: &Workspace, lab: &Lab, questions: usize) -> Result<(usize, us
     let arguments =
         ["-i", "vb", "--ring", "64MiB", "--trigger", "none=udp dst port 9", "--serve-user", "root"];
     let more = ["--serve-role", "admin", "--control-rate", "1000000"];
-    let mut run = Run::start(workspace, Some(lab.b()), &[&arguments[..], &more].concat())?;
+    let statistics = workspace.out_folder()?;
+    let db = statistics.path().join("x.sqlite");
+    let db = ["--db", db.to_str().context("the folder's path is no UTF-8")?, "--db-interval", "1s"];
+    let mut run = Run::start(workspace, Some(lab.b()), &[&arguments[..], &more, &db].concat())?;
     run.wait_started()?;
     let frames: Vec<Vec<u8>> = packets.iter().map(Packet::frame).collect();
     let sender = RawSender::open(lab.a(), "va")?;
@@ -97,6 +100,7 @@ fn status(client: &Client, route: &Route) -> Result<u16> {
     let body = match route.action {
         Action::Fire => Some(json!({"before": "1s"})),
         Action::AddTrigger | Action::ChangeTrigger => Some(json!({"name": "missing"})),
+        Action::StatsSql => Some(json!({"sql": "SELECT count(*) FROM flows"})),
         _ => None,
     };
     match client.ask(method, &path, body.as_ref()) {

@@ -41,7 +41,7 @@ enum Form {
 
 /// A question, understood but for its filter.
 #[derive(Debug, PartialEq, Eq)]
-struct Asking {
+pub(crate) struct Asking {
     filter: String,
     span_ns: (i64, i64),
     limit: usize,
@@ -86,7 +86,7 @@ impl Asking {
     ///
     /// # Errors
     /// They can't be meant: place by place.
-    fn read(query: &[(String, String)]) -> Result<Asking, Problem> {
+    pub(crate) fn read(query: &[(String, String)]) -> Result<Asking, Problem> {
         let given = once(Action::Flows, query)?;
         let text = |key: &str| given.get(key).copied();
         let mut faults = Vec::new();

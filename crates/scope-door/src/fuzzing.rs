@@ -2,10 +2,12 @@
 
 use crate::dumps::Dumps;
 use crate::exposition::Form;
+use crate::flow_list;
 use crate::holds;
 use crate::hooks;
 use crate::losses::Losses;
 use crate::settings::Hooks;
+use crate::statistics;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method};
 use scope_api::fire::Fire;
@@ -38,6 +40,8 @@ pub fn request(data: &[u8]) {
     let query: Vec<(String, String)> = form_urlencoded::parse(query).into_owned().collect();
     let _page = Dumps::default().page(&query, None);
     let _steps = Losses::default().steps(&query, NOW_NS);
+    let _top = statistics::top_question(&query);
+    let _flows = flow_list::Asking::read(&query);
     let mut headers = HeaderMap::new();
     headers.extend(HeaderValue::from_bytes(accept).map(|value| (ACCEPT, value)));
     let _form = Form::wanted(&headers);
@@ -49,6 +53,7 @@ pub fn request(data: &[u8]) {
         assert_eq!(Trigger::read(&trigger.json(), None), Ok(trigger));
     }
     let _span = holds::span(&body);
+    let _statement = statistics::statement(&body);
     hooked(&body);
 }
 

@@ -80,7 +80,11 @@ pub(crate) async fn top(
     Ok(object(Value::Object(answer.to_json()), answer.rows.len(), COMPLETE))
 }
 
-fn top_question(query: &[(String, String)]) -> Result<TopQuestion, Problem> {
+/// A question for the first ones, as the address has it.
+///
+/// # Errors
+/// It can't be meant: place by place.
+pub(crate) fn top_question(query: &[(String, String)]) -> Result<TopQuestion, Problem> {
     let given = once(Action::StatsTop, query)?;
     let (mut question, mut faults) = (TopQuestion::default(), Vec::new());
     let none_of = |key: &'static str, text: &str, words: &[&str]| {
@@ -159,7 +163,10 @@ pub(crate) async fn sql(
 }
 
 /// The statement of a body.
-fn statement(body: &Value) -> Result<String, Problem> {
+///
+/// # Errors
+/// It has none, or something else.
+pub(crate) fn statement(body: &Value) -> Result<String, Problem> {
     let example = r#"write e.g. {"sql": "SELECT sum(bytes) FROM intervals"}"#;
     let bad = |place: &str, cause: &str| Problem::new(StatusCode::BAD_REQUEST, place, cause, example);
     let none = Map::new();

@@ -63,6 +63,7 @@ fn example(path: &str, action: Action) -> (String, &'static str) {
     let body = match action {
         Action::Fire => r#"{"before": "1s"}"#,
         Action::AddTrigger | Action::ChangeTrigger => r#"{"name": "none"}"#,
+        Action::StatsSql => r#"{"sql": "SELECT count(*) FROM flows"}"#,
         _ => "",
     };
     (path, body)
@@ -70,7 +71,9 @@ fn example(path: &str, action: Action) -> (String, &'static str) {
 
 #[test]
 fn each_route_answers_each_role_as_the_table_says() {
-    let running = Running::new(&["--serve-role", "admin"]);
+    let place = Place::new();
+    let db = place.path("x.sqlite").display().to_string();
+    let running = Running::at(place, &["--serve-role", "admin", "--db", &db, "--db-interval", "1s"]);
     let mut askers: Vec<(String, Option<Role>, bool)> = Role::ALL
         .into_iter()
         .map(|role| (running.token(&["--role", role.word(), "--name", role.word()]), Some(role), false))

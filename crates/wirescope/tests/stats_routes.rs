@@ -397,6 +397,7 @@ fn what_can_not_be_asked_is_refused_with_its_place_and_a_remedy() {
     }
     assert!(cause("SELECT 1; SELECT 2").contains("more than one statement"));
     assert!(cause("SELECT 1; DELETE FROM flows").contains("more than one statement"));
+    assert!(cause("SELECT 1\0; DELETE FROM flows").contains("NUL"));
     assert!(cause("").contains("is no SELECT"));
     assert!(cause("SELEKT 1").contains("syntax error"));
     assert!(cause("SELECT absent FROM flows").contains("no such column"));

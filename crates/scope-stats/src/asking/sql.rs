@@ -141,6 +141,11 @@ impl Database {
     /// # Errors
     /// It is none, it is wrong, or the database can't be read.
     pub fn sql(&self, text: &str, bounds: &Bounds, stop: Arc<AtomicBool>) -> Result<SqlAnswer, AskError> {
+        // SQLite would read up to there.
+        if text.contains('\0') {
+            let fault = Fault::of_thing("SQL").with_value(text).cause("has a NUL in it");
+            return Err(AskError::Refused(fault.remedy("write it without")));
+        }
         let watch = Watch::of(bounds, stop);
         if self.is_folder() {
             let all = Union::of(self, &watch)?;
