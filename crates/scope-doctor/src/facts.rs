@@ -6,6 +6,14 @@ use scope_machine::nic::Altered;
 use scope_machine::nic::Softnet;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Free space below which a disk is nearly full: one part in so many.
+const DISK_LOW_PART: u64 = 50;
+
+/// Whether a disk of so many bytes has so few left that it is nearly full.
+pub fn is_nearly_full(free_bytes: u64, bytes: u64) -> bool {
+    free_bytes < bytes / DISK_LOW_PART
+}
+
 /// What has become of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {

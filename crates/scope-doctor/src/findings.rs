@@ -1,6 +1,6 @@
 //! From facts to findings, in order of effect: a pure function, so that recorded counters test it.
 
-use super::facts::{Facts, NicFacts, State};
+use super::facts::{Facts, NicFacts, State, is_nearly_full};
 use super::finding::{Finding, Stage, Sureness};
 use super::{dump_findings, packet_findings, silence, stats_findings, store_findings};
 use scope_machine::nic::{Nic, altered_advice};
@@ -9,8 +9,6 @@ use scope_spelling::figures::counted;
 use scope_spelling::printable::shell_word;
 use std::cmp::Reverse;
 
-/// Free space below which a disk is nearly full: one part in so many.
-pub(super) const DISK_LOW_PART: u64 = 50;
 /// Seconds after which a run that has received nothing is idle.
 const IDLE_S: f64 = 2.0;
 
@@ -335,7 +333,7 @@ fn settings(facts: &Facts, found: &mut Vec<Finding>) {
         let remedies = ["Allow it more processor time: CPUQuota= in a service, --cpus of a container."];
         found.push(Finding::note("throttled", Stage::Worker, Sureness::Certain, cause, &remedies));
     }
-    if let Some(disk) = facts.disk.filter(|disk| disk.free_bytes < disk.bytes / DISK_LOW_PART) {
+    if let Some(disk) = facts.disk.filter(|disk| is_nearly_full(disk.free_bytes, disk.bytes)) {
         let cause = format!(
             "the dump folder's disk has {} MiB left of {} MiB",
             disk.free_bytes >> 20,

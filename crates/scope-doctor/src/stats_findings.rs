@@ -2,9 +2,8 @@
 //!
 //! None of it loses a packet: capture goes on, and sums stay exact.
 
-use super::facts::{Facts, State, StatsFacts};
+use super::facts::{Facts, State, StatsFacts, is_nearly_full};
 use super::finding::{Finding, Stage, Sureness};
-use super::findings::DISK_LOW_PART;
 use scope_spelling::figures::{counted, size, span};
 use scope_spelling::printable::shell_word;
 
@@ -42,7 +41,7 @@ pub(super) fn add(facts: &Facts, found: &mut Vec<Finding>) {
         let look = look_for_readers(db);
         note("stats_wal", Sureness::Likely, cause, &[&look, "Ask a copy instead: wirescope stats copy"]);
     }
-    if let Some((free, all)) = stats.disk.filter(|(free, all)| *free < all / DISK_LOW_PART) {
+    if let Some((free, all)) = stats.disk.filter(|(free, all)| is_nearly_full(*free, *all)) {
         let cause = format!("the disk of {db} has {} left of {}", size(free), size(all));
         note(
             "stats_disk_low",

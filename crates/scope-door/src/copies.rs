@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::channel;
 use tokio::sync::oneshot;
 
+/// When it may be tried again where too much is written.
+const RETRY_AFTER_S: u64 = 10;
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
 /// The media type of a database.
@@ -88,6 +90,9 @@ fn copied(asked: &Asked, id: &str, stop: &AtomicBool) -> Result<Passing, Problem
     spares.copy(&asked.database, id, stop).map_err(|no| match no {
         NoCopy::Asked(error) => of_file(error),
         NoCopy::Taken => too_many("as many copies are on their way as there may be".to_string()),
+        NoCopy::Busy(fault) => {
+            Problem::of_faults(StatusCode::SERVICE_UNAVAILABLE, &[fault]).retry_after(RETRY_AFTER_S)
+        }
         NoCopy::NoRoom(fault) => Problem::of_faults(StatusCode::INSUFFICIENT_STORAGE, &[fault]),
         NoCopy::Failed(fault) => Problem::of_faults(StatusCode::INTERNAL_SERVER_ERROR, &[fault]),
     })

@@ -5,7 +5,6 @@
 
 use crate::measuring::locked;
 use crate::plan::{Fixed, StatsPlan};
-use crate::run::QUESTIONS_MAX;
 use crate::statistics::{Statistics, StatsStatus};
 use crate::wiring::Shared;
 use scope_events::now_ns;
@@ -15,10 +14,11 @@ use scope_flow::local::{Local, Rule};
 use scope_flow::rows::Settled;
 use scope_folder::Folder;
 use scope_machine::clock;
-use scope_machine::disk::disk;
+use scope_machine::disk::disk_of;
 use scope_machine::nic::addresses::Addresses;
 use scope_rights::{FolderUse, Writable};
 use scope_stats::asking::{Database, Spares};
+use scope_stats::database::WAL_BYTES_MAX;
 use scope_stats::ipfix::{Now, Sender};
 use scope_stats::place::Place;
 use scope_stats::{Failed, RunFacts, Writer};
@@ -39,6 +39,8 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const WAITING_ROWS_MAX: usize = (64 << 20) / 256;
 /// Copies of a database that are passed on at once.
 const COPIES_MAX: usize = 2;
+/// A copy that keeps a log from being emptied is given up when that is so long: at twice as much rows wait.
+const LOG_BYTES_MAX: u64 = WAL_BYTES_MAX / 2;
 /// Own addresses of interfaces are looked at so often.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(5);
 
@@ -117,16 +119,21 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Opens all that questions need, behind what writes there.
+    /// Opens all that so many questions at once need, behind what writes there.
     ///
     /// # Errors
     /// It can't be read.
-    pub(crate) fn open(outlets: &Outlets, fixed: &Fixed) -> Result<Option<Asked>, Fault> {
+    pub(crate) fn open(
+        outlets: &Outlets,
+        fixed: &Fixed,
+        questions_max: usize,
+    ) -> Result<Option<Asked>, Fault> {
         let db = fixed.stats.as_ref().and_then(|stats| stats.db.as_ref());
         let (Some(options), Some(writer)) = (db, &outlets.writer) else { return Ok(None) };
-        let database = Database::hold(&options.db, QUESTIONS_MAX);
+        let database = Database::hold(&options.db, questions_max);
         let database = database.map_err(|error| error.fault().clone())?;
-        let spares = Spares::begin(writer.folder(), COPIES_MAX).map_err(|error| error.to_string());
+        let spares =
+            Spares::begin(writer.folder(), COPIES_MAX, LOG_BYTES_MAX).map_err(|error| error.to_string());
         Ok(Some(Asked { database, spares }))
     }
 }
@@ -186,6 +193,7 @@ impl<'a> Recording<'a> {
             std::thread::sleep(LOOK_EVERY);
         }
         self.write_least();
+        self.status.waiting = self.waiting.rows() as u64;
         self.statistics.over();
         if let Some(writer) = &mut self.outlets.writer {
             writer.note_run(&self.status.counters());
@@ -275,7 +283,7 @@ impl<'a> Recording<'a> {
         let counters = writer.counters();
         (self.status.rows, self.status.moved_aside) = (counters.rows, counters.moved_aside);
         (self.status.bytes, self.status.wal_bytes) = (counters.bytes, counters.wal_bytes);
-        self.status.disk = disk(writer.folder().path());
+        self.status.disk = disk_of(writer.folder());
         match written {
             Ok(()) => {
                 self.failed_at = None;

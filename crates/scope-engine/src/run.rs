@@ -145,7 +145,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     }
     let outlets = Outlets::open(&plan.fixed, ring.run_id(), live).map_err(EngineError::Stats)?;
     let asked = match &socket {
-        Some(_) => Asked::open(&outlets, &plan.fixed).map_err(EngineError::Stats)?,
+        Some(_) => Asked::open(&outlets, &plan.fixed, QUESTIONS_MAX).map_err(EngineError::Stats)?,
         None => None,
     };
     let nics = NicWatch::begin(&plan.fixed.sources);

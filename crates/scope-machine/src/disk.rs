@@ -1,6 +1,7 @@
 //! Space on a file system.
 
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{StatVfs, StatVfsMountFlags, fstatvfs, statvfs};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// A file system.
@@ -16,10 +17,18 @@ pub struct Disk {
 
 /// Space on the file system that `file` is on; `None` where it is unknown.
 pub fn disk(file: &Path) -> Option<Disk> {
-    let facts = statvfs(file).ok()?;
+    statvfs(file).ok().map(told)
+}
+
+/// The same of a file or a folder that is open, wherever it lies.
+pub fn disk_of(file: impl AsFd) -> Option<Disk> {
+    fstatvfs(file).ok().map(told)
+}
+
+fn told(facts: StatVfs) -> Disk {
     let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
     let read_only = facts.f_flag.contains(StatVfsMountFlags::RDONLY);
-    Some(Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks), read_only })
+    Disk { free_bytes: bytes(facts.f_bavail), bytes: bytes(facts.f_blocks), read_only }
 }
 
 #[cfg(test)]
@@ -31,5 +40,7 @@ mod tests {
         let disk = disk(Path::new("/")).expect("a file system");
         assert!(disk.bytes > 0 && disk.free_bytes <= disk.bytes);
         assert!(super::disk(Path::new("/no/such/folder")).is_none());
+        let open = disk_of(std::fs::File::open("/").unwrap()).expect("a file system");
+        assert_eq!(open.bytes, disk.bytes);
     }
 }

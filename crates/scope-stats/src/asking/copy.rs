@@ -6,7 +6,7 @@
 //!
 //! The copy needs no log of its own to be read, wherever it lies and whoever reads it.
 
-use super::database::Database;
+use super::database::{Database, DbFile};
 use super::error::{AskError, named};
 use super::reading::Reading;
 use rusqlite::backup::{Backup, StepResult};
@@ -91,8 +91,8 @@ impl Copy {
     /// # Errors
     /// There is no such file, it can't be read, or the copy not be written.
     pub fn take(mut self, database: &Database, id: &str, stop: &AtomicBool) -> Result<u64, AskError> {
-        let source = of_one_moment(database, id)?;
-        let copied = all_pages(&source, &mut self.connection, stop);
+        let source = of_one_moment(database, &database.file(id)?)?;
+        let copied = all_pages(&source, &mut self.connection, || !stop.load(Ordering::Relaxed));
         match copied {
             Ok(true) => {}
             Ok(false) => return Err(AskError::Failed(self.fault("was stopped before it was whole"))),
@@ -132,11 +132,10 @@ impl Drop for Copy {
 /// A file that is to be copied, in a transaction: what is written meanwhile isn't seen, and doesn't begin the copy anew.
 ///
 /// # Errors
-/// There is no such file, or it can't be read.
-pub(super) fn of_one_moment(database: &Database, id: &str) -> Result<Reading, AskError> {
-    let file = database.file(id)?;
-    let Some(source) = database.open(&file)? else {
-        let fault = Fault::of_thing("ID").value(id, "was deleted meanwhile");
+/// It can't be read, or not any more.
+pub(super) fn of_one_moment(database: &Database, file: &DbFile) -> Result<Reading, AskError> {
+    let Some(source) = database.open(file)? else {
+        let fault = Fault::of_thing("ID").value(&file.id, "was deleted meanwhile");
         return Err(AskError::Refused(fault.remedy("list the files again")));
     };
     let begun = source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;");
@@ -150,21 +149,21 @@ impl Database {
     /// # Errors
     /// There is no such file, or it can't be read.
     pub fn copy_bytes(&self, id: &str) -> Result<u64, AskError> {
-        of_one_moment(self, id)?.page_bytes()
+        of_one_moment(self, &self.file(id)?)?.page_bytes()
     }
 }
 
-/// Copies all pages; whether that came to its end.
+/// Copies all pages as long as it `goes_on`; whether that came to its end.
 ///
 /// # Errors
 /// SQLite's.
 pub(super) fn all_pages(
     source: &Connection,
     copy: &mut Connection,
-    stop: &AtomicBool,
+    goes_on: impl Fn() -> bool,
 ) -> rusqlite::Result<bool> {
     let backup = Backup::new(source, copy)?;
-    while !stop.load(Ordering::Relaxed) {
+    while goes_on() {
         if backup.step(PAGES)? == StepResult::Done {
             return Ok(true);
         }

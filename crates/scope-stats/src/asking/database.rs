@@ -101,7 +101,11 @@ impl Database {
     pub fn hold(path: &Path, count: usize) -> Result<Database, AskError> {
         let database = Database::look(path, Access::Beside).map_err(AskError::Refused)?;
         let held = match &database.place {
-            Place::File(path) => Some(Arc::new(Held::begin(path, count)?)),
+            Place::File(path) => {
+                let open = |_| reading::open(path, Access::Beside).map(Reading::into_connection);
+                let open = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
+                Some(Arc::new(Held::new(path, open.into_iter().flatten().collect())?))
+            }
             Place::Folder(_) => None,
         };
         Ok(Database { held, ..database })
@@ -208,6 +212,14 @@ impl Database {
         match reading::open(&file.path, self.access) {
             Err(_) if self.is_folder() && !file.path.exists() => Ok(None),
             opened => opened.map(Some),
+        }
+    }
+
+    /// How long the log of a file is, bytes.
+    pub(super) fn log_bytes(&self, file: &DbFile) -> u64 {
+        match &self.held {
+            Some(held) => held.log_bytes(),
+            None => fs::metadata(beside(&file.path, BESIDE[0])).map_or(0, |facts| facts.len()),
         }
     }
 

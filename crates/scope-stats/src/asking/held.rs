@@ -2,12 +2,11 @@
 //! given up the right to open anything by its name.
 //!
 //! ```text
-//! begin       so many connections to the file, each with its log open
+//! new         so many connections to the file, each with its log open
 //! question    takes one ─► reads ─► gives it back: no transaction, no bounds, no memory of the question is left
 //! ```
 
 use super::error::{AskError, named};
-use super::reading::{self, Access, Reading};
 use crate::place::{BESIDE, beside};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthContext, Authorization};
@@ -36,11 +35,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Opens so many connections to the file `path`, which is written.
+    /// These connections to the file `path`, which is written.
     ///
     /// # Errors
-    /// It can't be read.
-    pub(super) fn begin(path: &Path, count: usize) -> Result<Held, AskError> {
+    /// The system's.
+    pub(super) fn new(path: &Path, idle: Vec<Connection>) -> Result<Held, AskError> {
         let of_system = |error: io::Error| {
             let fault = Fault::of("db").with_value(path.to_string_lossy()).error(&error);
             AskError::Failed(fault.cause(named(path, &format!("can't be held: {error}"))))
@@ -52,10 +51,6 @@ impl Held {
         let files = ["", BESIDE[0], BESIDE[1]].into_iter().map(known).collect::<Result<_, _>>();
         let files = files.map_err(|error| of_system(error.into()))?;
         let log = File::open(beside(path, BESIDE[0])).map_err(of_system)?;
-        let idle = (0..count)
-            .map(|_| reading::open(path, Access::Beside).map(Reading::into_connection))
-            .collect::<Result<Vec<Option<Connection>>, _>>()?;
-        let idle = idle.into_iter().flatten().collect();
         Ok(Held { path: path.to_path_buf(), idle: Mutex::new(idle), files, log })
     }
 
@@ -83,6 +78,11 @@ impl Held {
         let taken =
             |file: &OwnedFd| fstat(file).map_or(0, |facts| facts.st_blocks.unsigned_abs() * BLOCK_BYTES);
         self.files.iter().map(taken).sum()
+    }
+
+    /// How long its log is, bytes.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.log.metadata().map_or(0, |facts| facts.len())
     }
 
     /// Whether somebody writes it.

@@ -13,7 +13,7 @@ use super::error::AskError;
 use rusqlite::Connection;
 use scope_fault::Fault;
 use scope_folder::Folder;
-use scope_machine::disk::disk;
+use scope_machine::disk::disk_of;
 use scope_spelling::figures::size;
 use std::ffi::OsString;
 use std::fs::File;
@@ -39,8 +39,9 @@ pub struct Spares(Arc<Kept>);
 
 #[derive(Debug)]
 struct Kept {
-    folder: Folder,
     idle: Mutex<Vec<Spare>>,
+    /// The log of what is copied may get so long, bytes.
+    log_bytes_max: u64,
 }
 
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub enum NoCopy {
     Taken,
     /// There is no room for it.
     NoRoom(Fault),
+    /// So much is written meanwhile that the copy would hold the writer up.
+    Busy(Fault),
     /// It can't be written, or was stopped.
     Failed(Fault),
 }
@@ -69,14 +72,14 @@ impl From<AskError> for NoCopy {
 }
 
 impl Spares {
-    /// Makes so many in this folder.
+    /// Makes so many in this folder. As long as a copy is made, the log of what is copied isn't emptied: it is given up
+    /// where that gets longer than `log_bytes_max`.
     ///
     /// # Errors
     /// The system's, or SQLite's.
-    pub fn begin(folder: &Folder, count: usize) -> io::Result<Spares> {
-        let folder = folder.again()?;
-        let idle = (0..count).map(|number| Spare::make(&folder, number)).collect::<io::Result<_>>()?;
-        Ok(Spares(Arc::new(Kept { folder, idle: Mutex::new(idle) })))
+    pub fn begin(folder: &Folder, count: usize, log_bytes_max: u64) -> io::Result<Spares> {
+        let idle = (0..count).map(|number| Spare::make(folder, number)).collect::<io::Result<_>>()?;
+        Ok(Spares(Arc::new(Kept { idle: Mutex::new(idle), log_bytes_max })))
     }
 
     /// Copies the file of `database` that is called `id`. `stop` ends it.
@@ -84,12 +87,19 @@ impl Spares {
     /// # Errors
     /// There is no such file, it can't be read, or the copy not be made.
     pub fn copy(&self, database: &Database, id: &str, stop: &AtomicBool) -> Result<Passing, NoCopy> {
-        let source = of_one_moment(database, id)?;
+        let file = database.file(id)?;
+        let source = of_one_moment(database, &file)?;
         let mut passing = self.take(source.page_bytes()?)?;
-        match passing.connection().map(|connection| all_pages(&source, connection, stop)) {
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        let holds_up = || database.log_bytes(&file) > self.0.log_bytes_max;
+        let goes_on = || !is_stopped() && !holds_up();
+        match passing.connection().map(|connection| all_pages(&source, connection, goes_on)) {
             Some(Ok(true)) => {}
-            Some(Err(error)) if !stop.load(Ordering::Relaxed) => {
-                return Err(written(io::Error::other(error)));
+            Some(Err(error)) if !is_stopped() => return Err(written(io::Error::other(error))),
+            _ if holds_up() => {
+                let fault = Fault::of_thing("copy")
+                    .cause(format!("so much is written to {id} that its copy would hold the writer up"));
+                return Err(NoCopy::Busy(fault.remedy("ask again later, or for a file that is closed")));
             }
             _ => {
                 let fault = Fault::of_thing("copy").cause("it was stopped before it was whole");
@@ -102,7 +112,11 @@ impl Spares {
     }
 
     fn take(&self, bytes: u64) -> Result<Passing, NoCopy> {
-        let free = disk(self.0.folder.path()).map_or(u64::MAX, |disk| disk.free_bytes);
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = idle.pop().ok_or(NoCopy::Taken)?;
+        drop(idle);
+        let free = disk_of(&spare.file).map_or(u64::MAX, |disk| disk.free_bytes);
+        let passing = Passing { of: self.0.clone(), spare: Some(spare), bytes: 0 };
         if free < bytes.saturating_add(FREE_BYTES_MIN) {
             let fault = Fault::of_thing("copy").cause(format!(
                 "it takes {} beside the database, and {} are free there",
@@ -113,10 +127,6 @@ impl Spares {
                 fault.remedy("make room there, or copy it where there is some: wirescope stats copy"),
             ));
         }
-        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let spare = idle.pop().ok_or(NoCopy::Taken)?;
-        drop(idle);
-        let passing = Passing { of: self.0.clone(), spare: Some(spare), bytes: 0 };
         passing.empty().map_err(written)?;
         Ok(passing)
     }
@@ -125,7 +135,14 @@ impl Spares {
 impl Spare {
     fn make(folder: &Folder, number: usize) -> io::Result<Spare> {
         let name = OsString::from(format!(".wirescope-copy-{}-{number}", std::process::id()));
-        drop(folder.create_new(&name)?);
+        match folder.create_new(&name) {
+            // A run with this number was killed while it made its own.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                folder.remove(&name)?;
+                folder.create_new(&name).map(drop)?;
+            }
+            made => made.map(drop)?,
+        }
         let opened = || -> io::Result<Spare> {
             let file = folder.existing(&name, true)?.ok_or(io::ErrorKind::NotFound)?;
             let connection = copy::open(&folder.path().join(&name));

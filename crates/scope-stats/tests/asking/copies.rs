@@ -186,7 +186,7 @@ fn a_copy_that_is_passed_on_is_whole_leaves_no_name_and_gives_its_room_back() {
         writer.write(&mut rows(28), T0).unwrap();
         let asked = Database::hold(path, 3).unwrap();
         let before = names(&beside);
-        let spares = Spares::begin(&Folder::open(&beside).unwrap(), 2).unwrap();
+        let spares = Spares::begin(&Folder::open(&beside).unwrap(), 2, 1 << 30).unwrap();
         assert_eq!(names(&beside), before);
         let id = asked.files().unwrap().pop().unwrap();
         let out = tempfile::tempdir().unwrap();
@@ -212,6 +212,16 @@ fn a_copy_that_is_passed_on_is_whole_leaves_no_name_and_gives_its_room_back() {
         assert!(matches!(&no, NoCopy::Failed(fault) if fault.to_string().contains("stopped")), "{no:?}");
         let no = spares.copy(&asked, "../x", &stop()).unwrap_err();
         assert!(matches!(no, NoCopy::Asked(AskError::Refused(_))), "{no:?}");
+        // One that would hold the writer up, whose log has something.
+        let few = Spares::begin(&Folder::open(&beside).unwrap(), 1, 1).unwrap();
+        for _ in 0..2 {
+            let no = few.copy(&asked, &id.id, &stop()).unwrap_err();
+            assert!(
+                matches!(&no, NoCopy::Busy(fault) if fault.to_string().contains("hold the writer up")),
+                "{no:?}"
+            );
+        }
+        drop(few);
         // As many as there may be.
         let [one, other] = [(); 2].map(|()| spares.copy(&asked, &id.id, &stop()).unwrap());
         assert_eq!(spares.copy(&asked, &id.id, &stop()).unwrap_err(), NoCopy::Taken);
