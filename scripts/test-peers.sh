@@ -17,9 +17,13 @@ else
     unset CAPTURES
 fi
 
-"$here/fetch-peers.sh" "$folder" nfdump usr/bin/nfcapd
-if [ ! -x "$folder/usr/bin/nfcapd" ]; then
-    say "nfdump can't be fetched; as root, run: apt-get update"
+nfdump() {
+    "$here/fetch-peers.sh" "$folder" nfdump usr/bin/nfcapd
+    [ -x "$folder/usr/bin/nfcapd" ]
+}
+# A new machine has no package lists.
+if ! nfdump && ! { "$here/as-root.sh" apt-get -q update >&2 && nfdump; }; then
+    say "nfdump can't be fetched: is there a way to Debian's packages?"
     exit 2
 fi
 
