@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpacks the peers of `make bench BENCH=ring` and `BENCH=live` that come as Debian packages below FOLDER; nothing is installed. What can't be
+# Unpacks the peers of `make bench BENCH=ring`, `live` and `flows` that come as Debian packages below FOLDER; nothing is installed. What can't be
 # had is omitted with a message: the bench says so, too. With packages named, these.
 #
 # usage: fetch-peers.sh FOLDER [PACKAGE FILE_OF_IT]...
@@ -35,4 +35,6 @@ fetch libnl-route-3-200 usr/lib/x86_64-linux-gnu/libnl-route-3.so.200
 fetch stenographer usr/sbin/stenotype
 fetch libleveldb1d usr/lib/x86_64-linux-gnu/libleveldb.so.1d
 fetch libaio1 usr/lib/x86_64-linux-gnu/libaio.so.1
+fetch nfdump usr/bin/nfpcapd
+fetch softflowd usr/sbin/softflowd
 exit 0

@@ -2,7 +2,9 @@
 //! it.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::read_to_string;
+use std::cell::Cell;
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 fn clock_ns(clock: libc::clockid_t) -> i64 {
@@ -31,6 +33,11 @@ pub fn tick_ns() -> i64 {
 /// How often this thread had to leave its processor to others so far.
 pub fn preemptions() -> i64 {
     usage(libc::RUSAGE_THREAD).ru_nivcsw
+}
+
+/// How often this thread has gone to sleep by itself so far.
+pub fn sleeps() -> i64 {
+    usage(libc::RUSAGE_THREAD).ru_nvcsw
 }
 
 /// Processor time of all children of this process whose end was waited for, in user and system mode.
@@ -76,6 +83,72 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let times = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
     [0, 1, 2, 5, 6].iter().map(|&index| times.get(index)).sum()
+}
+
+/// How often a thread was put on a core, and how long it waited for one, as its schedstat says.
+pub struct Runs(File);
+
+impl Runs {
+    /// Of the thread that calls.
+    ///
+    /// # Errors
+    /// Where the system doesn't say.
+    pub fn of_this_thread() -> Result<Runs, String> {
+        let path = "/proc/thread-self/schedstat";
+        File::open(path).map(Runs).map_err(|error| format!("{path}: {error}"))
+    }
+
+    /// Time that it waited for a core, ns, and how often it was put on one: changes with every preemption.
+    pub fn count(&self) -> (u64, u64) {
+        let mut bytes = [0; 64];
+        let length = self.0.read_at(&mut bytes, 0).unwrap_or(0);
+        let text = std::str::from_utf8(&bytes[..length]).unwrap_or("");
+        let mut numbers = text.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+}
+
+/// What the host of a guest took of one processor, as `/proc/stat` says (`steal`).
+pub struct Host {
+    stat: File,
+    line: String,
+    /// What it had taken at the last look, and what was counted until then.
+    last: Cell<(Duration, Duration)>,
+}
+
+impl Host {
+    /// `/proc/stat` counts in these.
+    const UNIT: Duration = Duration::from_millis(10);
+
+    /// Of the processor with this number.
+    ///
+    /// # Errors
+    /// Where the system doesn't say.
+    pub fn of_processor(core: usize) -> Result<Host, String> {
+        let path = "/proc/stat";
+        let stat = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+        let host = Host { stat, line: format!("cpu{core} "), last: Cell::default() };
+        host.last.set((host.stolen(), Duration::ZERO));
+        Ok(host)
+    }
+
+    /// So much so far; each time that the count has moved on by a unit more, as it is rounded down.
+    pub fn took(&self) -> Duration {
+        let (before, counted) = self.last.get();
+        let now = self.stolen();
+        let counted = if now > before { counted + (now - before) + Host::UNIT } else { counted };
+        self.last.set((now, counted));
+        counted
+    }
+
+    fn stolen(&self) -> Duration {
+        let mut bytes = [0; 4096];
+        let length = self.stat.read_at(&mut bytes, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        let line = text.lines().find(|line| line.starts_with(&self.line));
+        let units = line.and_then(|line| line.split_whitespace().nth(8)?.parse::<u32>().ok());
+        Host::UNIT * units.unwrap_or(0)
+    }
 }
 
 #[cfg(test)]

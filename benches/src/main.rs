@@ -16,6 +16,7 @@ mod cores;
 mod figures;
 mod file_rows;
 mod filter;
+mod flows;
 mod guide_runs;
 mod live;
 mod live_dump;
@@ -73,6 +74,10 @@ const PARTS: &[(&str, &str)] = &[
         "signals",
         "cost of signals, counts and scripts, from a level to its hit, hits of generated traces as a naive reading \
          has them",
+    ),
+    (
+        "flows",
+        "the flow table against a map, statistics against nfpcapd and softflowd, their bounds, lateness, kills",
     ),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("signals-traces", "of the part signals: 200 generated traces, or the one of SEED=N"),
@@ -163,6 +168,14 @@ pub struct Scale {
     pub api_questions: usize,
     /// Generated traces for conditions.
     pub traces: u64,
+    /// Seconds of capture time in each of which a million flows come.
+    pub flow_seconds: u64,
+    /// How long statistics are measured live.
+    pub stats_span: Duration,
+    /// Flows through a table that has room for a tenth of them.
+    pub flows: u64,
+    /// Runs of statistics that are killed.
+    pub stats_kills: usize,
 }
 
 /// Length of a soak that is kept.
@@ -196,6 +209,10 @@ const FULL: Scale = Scale {
     api_cases: 20_000,
     api_questions: 10_000,
     traces: 200,
+    flow_seconds: 4,
+    stats_span: Duration::from_secs(10),
+    flows: 10_000_000,
+    stats_kills: 50,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -225,6 +242,10 @@ const QUICK: Scale = Scale {
     api_cases: 500,
     api_questions: 400,
     traces: 10,
+    flow_seconds: 3,
+    stats_span: Duration::from_secs(3),
+    flows: 200_000,
+    stats_kills: 6,
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -322,6 +343,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "live" => live::measure(&workspace, scale, &mut record)?,
             "truth" => truth::measure(&workspace, scale, &mut record)?,
             "api" => api::measure(&workspace, scale, &mut record)?,
+            "flows" => flows::measure(&workspace, scale, &mut record)?,
             "signals" => signals::measure(&workspace, scale, &mut record)?,
             "signals-traces" => signals::measure_traces(&workspace, scale, &mut record)?,
             "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,
@@ -357,7 +379,9 @@ mod tests {
     fn without_a_part_every_part_runs_and_an_unknown_one_is_refused() {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
-            parts: vec!["main", "filter", "ring", "live", "truth", "query", "api", "signals", "store"],
+            parts: vec![
+                "main", "filter", "ring", "live", "truth", "query", "api", "signals", "flows", "store",
+            ],
             quick: false,
             ring_bytes: None,
             minutes: None,

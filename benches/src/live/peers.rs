@@ -262,7 +262,8 @@ pub fn versions() -> Vec<String> {
     packages.iter().filter_map(|package| candidate(package)).collect()
 }
 
-fn candidate(package: &str) -> Option<String> {
+/// The version of a package that Debian would install.
+pub fn candidate(package: &str) -> Option<String> {
     let output = Command::new("apt-cache").args(["policy", package]).output().ok()?;
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = words

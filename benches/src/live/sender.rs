@@ -31,6 +31,9 @@ const BATCH: usize = 64;
 const BATCH_PACED: usize = 16;
 /// A sender that must be quiet answers in less.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Where the source addresses of frames without a tag end.
+const IPV4_SOURCE_END: usize = 30;
+const IPV6_SOURCE_END: usize = 38;
 /// The kernel takes the next frame; the kernel is done with it.
 const SEND_REQUEST: u32 = 1;
 const AVAILABLE: u32 = 0;
@@ -63,21 +66,30 @@ pub enum Pace {
 /// How many frames the next batch takes at least: 1 to twice [`BATCH_PACED`], by chance. Batches of one size
 /// come at equal distances, of which, at a round rate, a whole number lies between two ticks of the system's
 /// clock: the ticks, by which the system counts soft interrupts, would always meet the same place of a batch.
-struct Batches(u32);
+#[derive(Default)]
+struct Batches(Dice);
 
-impl Default for Batches {
-    fn default() -> Batches {
-        Batches(0x9E37_79B9)
+impl Batches {
+    fn next(&mut self) -> usize {
+        1 + self.0.next() as usize % (2 * BATCH_PACED)
     }
 }
 
-impl Batches {
-    /// By a xorshift generator (Marsaglia 2003).
-    fn next(&mut self) -> usize {
+/// A xorshift generator (Marsaglia 2003).
+struct Dice(u32);
+
+impl Default for Dice {
+    fn default() -> Dice {
+        Dice(0x9E37_79B9)
+    }
+}
+
+impl Dice {
+    fn next(&mut self) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;
         self.0 ^= self.0 << 5;
-        1 + self.0 as usize % (2 * BATCH_PACED)
+        self.0
     }
 }
 
@@ -88,6 +100,32 @@ pub struct Sender {
     next: usize,
     /// Niceness of the thread that sends; `None`: that of its caller.
     nice: Option<i32>,
+    /// Who each frame comes from.
+    hosts: Option<Hosts>,
+}
+
+/// From which hosts the same frames come, and how the next one is chosen.
+struct Hosts {
+    count: u16,
+    /// Packets that were sent; `None`: hosts are chosen by chance.
+    sent: Option<u64>,
+    dice: Dice,
+}
+
+impl Hosts {
+    /// Puts the next host into a frame: the last two bytes of its source address.
+    fn write(&mut self, frame: &mut [u8]) {
+        let host = match &mut self.sent {
+            Some(sent) => {
+                *sent += 1;
+                ((*sent - 1) / SOURCES as u64 % u64::from(self.count)) as u16
+            }
+            None => (self.dice.next() % u32::from(self.count)) as u16,
+        };
+        let at = if frame[12..14] == [0x86, 0xdd] { IPV6_SOURCE_END } else { IPV4_SOURCE_END };
+        // 0 is no host.
+        frame[at - 2..at].copy_from_slice(&(host + 1).to_be_bytes());
+    }
 }
 
 // SAFETY: the mapping belongs to the sender alone and is used by its owner; no thread is bound to it.
@@ -108,7 +146,7 @@ impl Sender {
             .enter(|| bound(interface))
             .with_context(|| format!("a socket that sends on {interface}"))?;
         let ring = ring(&socket).context("a ring for sending")?;
-        let sender = Sender { socket, ring, next: 0, nice: None };
+        let sender = Sender { socket, ring, next: 0, nice: None, hosts: None };
         for place in 0..SOURCES {
             sender.fill(place, packets.frame(place as u64));
         }
@@ -119,6 +157,14 @@ impl Sender {
     /// the core, too. Only root may.
     pub fn urgent(mut self) -> Sender {
         self.nice = Some(-20);
+        self
+    }
+
+    /// The same sender, whose frames come from `count` hosts each: as many flows as that, times [`SOURCES`]. Which is next
+    /// is chosen by chance, or they take turns.
+    pub fn of_hosts(mut self, count: u16, by_chance: bool) -> Sender {
+        let sent = (!by_chance).then_some(0);
+        self.hosts = Some(Hosts { count: count.max(1), sent, dice: Dice::default() });
         self
     }
 
@@ -183,6 +229,10 @@ impl Sender {
     /// it is down.
     fn push(&mut self, count: usize) -> io::Result<u64> {
         for n in 0..count {
+            if let Some(mut hosts) = self.hosts.take() {
+                hosts.write(self.frame(self.next + n));
+                self.hosts = Some(hosts);
+            }
             self.status(self.next + n).store(SEND_REQUEST, Ordering::Release);
         }
         // SAFETY: plain system call without a buffer; the frames lie in the ring.
@@ -208,6 +258,13 @@ impl Sender {
         // SAFETY: the place lies in the mapping, which lives as long as the sender, is aligned to 16 bytes,
         // and begins with the header; status is a u32 that kernel and user change by turns.
         unsafe { AtomicU32::from_ptr(&raw mut (*header).tp_status) }
+    }
+
+    /// The first bytes of a frame, up to behind its addresses. Nothing of it is being sent.
+    fn frame(&mut self, place: usize) -> &mut [u8] {
+        // SAFETY: the place lies in the mapping, which lives as long as the sender; the shortest frame is longer than
+        // this; the kernel reads it only between the request to send it and its end, for which `push` waits.
+        unsafe { std::slice::from_raw_parts_mut(self.place(place).add(FRAME_AT), IPV6_SOURCE_END) }
     }
 
     fn fill(&self, place: usize, frame: &[u8]) {
@@ -376,6 +433,24 @@ mod tests {
             met[batches.next() - 1] += 1;
         }
         assert!(met.iter().all(|times| (800..1200).contains(times)), "{met:?}");
+    }
+
+    #[test]
+    fn frames_come_from_as_many_hosts_as_are_asked_for() {
+        let mut frames = [[0u8; 64]; 2];
+        frames[1][12..14].copy_from_slice(&[0x86, 0xdd]);
+        for (frame, end) in frames.iter_mut().zip([30, 38]) {
+            let mut in_turn = Hosts { count: 3, sent: Some(0), dice: Dice::default() };
+            let mut by_chance = Hosts { count: 3, sent: None, dice: Dice::default() };
+            let mut met = [0; 4];
+            for number in 0..10 * SOURCES {
+                in_turn.write(frame);
+                assert_eq!(frame[end - 2..end], [0, (number / SOURCES % 3) as u8 + 1]);
+                by_chance.write(frame);
+                met[usize::from(frame[end - 1])] += 1;
+            }
+            assert!(met[0] == 0 && met[1..].iter().all(|times| (1500..2000).contains(times)), "{met:?}");
+        }
     }
 
     #[test]

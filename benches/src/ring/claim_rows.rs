@@ -12,14 +12,12 @@
 //! ```
 
 use super::Stand;
+use crate::clocks::{Host, Runs};
 use crate::cores::{cores, stay_on};
 use crate::figures::percentile;
 use crate::table::Table;
 use scope_measure::{Feeder, Packets, check_ring};
 use scope_ring::{Pinned, Ring};
-use std::cell::Cell;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -223,62 +221,4 @@ fn die(held: Vec<Pinned>) {
         std::panic::resume_unwind(Box::new("a reader dies")); // without the panic hook's words
     }));
     assert!(ended.is_err());
-}
-
-/// How often a thread was put on a core, and how long it waited for one, as its schedstat says.
-struct Runs(File);
-
-impl Runs {
-    fn of_this_thread() -> Result<Runs, String> {
-        let path = "/proc/thread-self/schedstat";
-        File::open(path).map(Runs).map_err(|error| format!("{path}: {error}"))
-    }
-
-    /// Time that it waited for a core, ns, and how often it was put on one: changes with every preemption.
-    fn count(&self) -> (u64, u64) {
-        let mut bytes = [0; 64];
-        let length = self.0.read_at(&mut bytes, 0).unwrap_or(0);
-        let text = std::str::from_utf8(&bytes[..length]).unwrap_or("");
-        let mut numbers = text.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-    }
-}
-
-/// What the host of a guest took of one processor, as `/proc/stat` says (`steal`).
-struct Host {
-    stat: File,
-    line: String,
-    /// What it had taken at the last look, and what was counted until then.
-    last: Cell<(Duration, Duration)>,
-}
-
-impl Host {
-    /// `/proc/stat` counts in these.
-    const UNIT: Duration = Duration::from_millis(10);
-
-    fn of_processor(core: usize) -> Result<Host, String> {
-        let path = "/proc/stat";
-        let stat = File::open(path).map_err(|error| format!("{path}: {error}"))?;
-        let host = Host { stat, line: format!("cpu{core} "), last: Cell::default() };
-        host.last.set((host.stolen(), Duration::ZERO));
-        Ok(host)
-    }
-
-    /// So much so far; each time that the count has moved on by a unit more, as it is rounded down.
-    fn took(&self) -> Duration {
-        let (before, counted) = self.last.get();
-        let now = self.stolen();
-        let counted = if now > before { counted + (now - before) + Host::UNIT } else { counted };
-        self.last.set((now, counted));
-        counted
-    }
-
-    fn stolen(&self) -> Duration {
-        let mut bytes = [0; 4096];
-        let length = self.stat.read_at(&mut bytes, 0).unwrap_or(0);
-        let text = String::from_utf8_lossy(&bytes[..length]);
-        let line = text.lines().find(|line| line.starts_with(&self.line));
-        let units = line.and_then(|line| line.split_whitespace().nth(8)?.parse::<u32>().ok());
-        Host::UNIT * units.unwrap_or(0)
-    }
 }

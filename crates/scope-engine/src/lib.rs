@@ -19,6 +19,7 @@
 //! | `health` | what the log says of a run's health |
 //! | `memory_watch` | whether the system takes memory back |
 //! | [`short_snap`] | filters that need more bytes than are kept |
+//! | [`recording`] | the thread that joins, writes and sends what workers have counted |
 //! | [`few_pins`] | more dumps at once than the ring has segments to hold for |
 //! | `lost` | interfaces that are lost for good |
 //! | [`report`] | what a worker says of itself, published without waiting |
@@ -71,7 +72,7 @@ mod own_process;
 mod path;
 mod patterns;
 pub mod plan;
-mod recording;
+pub mod recording;
 mod recovery_told;
 mod refused;
 mod reload;

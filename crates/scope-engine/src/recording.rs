@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Records and what is late are written so often, also where no interval ends.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// So many records are written at once, nearly, also before that.
+const RECORDS_MAX: usize = 1 << 14;
 /// What failed is tried again after so long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// At the end of a run it is tried for so long.
@@ -50,7 +52,7 @@ const BY_INTERFACE: &str = "interface";
 const ANY: &str = "any";
 
 /// What the thread has.
-pub(crate) struct Recording<'a> {
+pub struct Recording<'a> {
     shared: &'a Shared,
     statistics: &'a Statistics,
     joined: Joined,
@@ -58,6 +60,8 @@ pub(crate) struct Recording<'a> {
     /// What wasn't written yet.
     waiting: Settled,
     written_at: Instant,
+    /// Workers have handed on more than was taken.
+    is_behind: bool,
     failed_at: Option<Instant>,
     addresses_at: Option<Instant>,
     status: StatsStatus,
@@ -65,13 +69,18 @@ pub(crate) struct Recording<'a> {
 
 /// Where rows go, and who knows own addresses: opened before rights are given up.
 #[derive(Debug, Default)]
-pub(crate) struct Outlets {
+pub struct Outlets {
     writer: Option<Writer>,
     sender: Option<Sender>,
     addresses: Option<Addresses>,
 }
 
 impl Outlets {
+    /// Rows go there, and nowhere else.
+    pub fn of_writer(writer: Writer) -> Outlets {
+        Outlets { writer: Some(writer), ..Outlets::default() }
+    }
+
     /// Opens all that the plan names.
     ///
     /// # Errors
@@ -176,6 +185,7 @@ impl<'a> Recording<'a> {
             outlets,
             waiting: Settled::default(),
             written_at: Instant::now(),
+            is_behind: false,
             failed_at: None,
             addresses_at: None,
             status: statistics.status(),
@@ -185,7 +195,9 @@ impl<'a> Recording<'a> {
     /// Joins and writes until every worker has ended.
     pub fn work(mut self) {
         while !self.step() {
-            std::thread::park_timeout(LOOK_EVERY);
+            if !self.is_behind {
+                std::thread::park_timeout(LOOK_EVERY);
+            }
         }
         let ended = Instant::now();
         while !self.waiting.is_empty() && self.outlets.writer.is_some() && ended.elapsed() < END_PATIENCE {
@@ -209,17 +221,24 @@ impl<'a> Recording<'a> {
     /// Joins what is there, and writes what is due; whether all workers have ended.
     fn step(&mut self) -> bool {
         self.look_at_addresses();
+        self.is_behind = false;
         let (mut until, mut clock_ns, mut flows, mut evicted) = (i64::MAX, 0, 0, 0);
-        for outbox in &self.statistics.outboxes {
-            let mut outbox = locked(outbox);
-            let (handed, remainder, losses) = outbox.take();
-            until = until.min(outbox.until);
+        for place in &self.statistics.outboxes {
+            let mut outbox = locked(place);
+            let (mut handed, remainder, losses) = outbox.take();
+            until = until.min(outbox.taken_until);
+            self.is_behind |= outbox.has_more();
             clock_ns = clock_ns.max(outbox.clock_ns);
             flows += outbox.flows as u64;
             evicted += outbox.evicted;
             let interfaces = outbox.interfaces.clone();
             drop(outbox);
-            self.joined.add(&handed, &interfaces);
+            for piece in &mut handed {
+                self.joined.add(piece, &interfaces);
+                piece.clear();
+            }
+            let rest = locked(place).give_back(handed);
+            drop(rest);
             self.status.unwritten += remainder.folded_rows + remainder.folded_flows;
             self.joined.add_remainder(remainder);
             for loss in losses {
@@ -228,7 +247,9 @@ impl<'a> Recording<'a> {
         }
         let is_over = until == i64::MAX;
         let length_ns = self.statistics.plan.length_ns;
-        let is_due = self.joined.is_past(until) || self.written_at.elapsed() >= WRITE_EVERY;
+        let is_due = self.joined.is_past(until)
+            || self.joined.records() >= RECORDS_MAX
+            || self.written_at.elapsed() >= WRITE_EVERY;
         if is_over || is_due {
             let settled = self.joined.settle(until, clock_ns);
             self.send(&settled);

@@ -26,6 +26,10 @@ use std::time::Duration;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// What a row of a worker takes, nearly.
 const ROW_BYTES: usize = 256;
+/// Rows that are taken out of an outbox at once, nearly: what becomes of them has bounded memory.
+const TAKEN_ROWS: usize = 1 << 14;
+/// Pieces of memory that come back to a worker.
+const SPARE_MAX: usize = 64;
 /// Losses that wait in one outbox.
 const LOSSES_MAX: usize = 1 << 10;
 /// How long workers that can wait do so at once.
@@ -36,13 +40,21 @@ const FILE_SEED: [u64; 2] = [0x5c09_e5c0_9e5c_09e5, 0xf10e_5f10_e5f1_0e55];
 /// What one worker has handed on, and nobody has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    pub handed: Handed,
+    /// In pieces, as they came: to move rows to where there is room for all would take a worker long.
+    handed: Vec<Handed>,
+    /// How many rows these are.
+    rows: usize,
+    /// Empty pieces that come back, so that a worker neither asks the system for memory, nor waits for who gives some
+    /// back.
+    spare: Vec<Handed>,
     pub remainder: Remainder,
     pub losses: Vec<LossRow>,
     /// Names of the worker's interfaces, by number.
     pub interfaces: Arc<[Arc<str>]>,
     /// Everything before this interval is here, or was taken.
-    pub until: i64,
+    until: i64,
+    /// Everything before this interval was taken.
+    pub taken_until: i64,
     /// The latest time that the worker has seen.
     pub clock_ns: i64,
     /// Flows in its table, and how many were evicted so far.
@@ -177,14 +189,40 @@ impl StatsStatus {
 }
 
 impl Outbox {
-    fn rows(&self) -> usize {
-        self.handed.rows()
+    /// What is in it, or the oldest of it.
+    pub fn take(&mut self) -> (Vec<Handed>, Remainder, Vec<LossRow>) {
+        let mut rows = 0;
+        let is_within = |piece: &&Handed| {
+            let is_within = rows < TAKEN_ROWS;
+            rows += if is_within { piece.rows() } else { 0 };
+            is_within
+        };
+        let count = self.handed.iter().take_while(is_within).count();
+        let pieces = self.handed.drain(..count).collect();
+        self.rows -= rows;
+        if self.handed.is_empty() {
+            self.taken_until = self.until;
+        }
+        (pieces, std::mem::take(&mut self.remainder), std::mem::take(&mut self.losses))
     }
 
-    /// All that is in it.
-    pub fn take(&mut self) -> (Handed, Remainder, Vec<LossRow>) {
-        let Outbox { handed, remainder, losses, .. } = self;
-        (std::mem::take(handed), std::mem::take(remainder), std::mem::take(losses))
+    /// Something is left.
+    pub fn has_more(&self) -> bool {
+        !self.handed.is_empty()
+    }
+
+    /// Gives pieces back; what there is no place for.
+    pub fn give_back(&mut self, mut pieces: Vec<Handed>) -> Vec<Handed> {
+        let rest = pieces.split_off(pieces.len().min(SPARE_MAX.saturating_sub(self.spare.len())));
+        self.spare.append(&mut pieces);
+        rest
+    }
+
+    /// Adds a piece.
+    fn put(&mut self, handed: Handed) {
+        self.rows += handed.rows();
+        let pieces = if handed.is_empty() { &mut self.spare } else { &mut self.handed };
+        pieces.push(handed);
     }
 }
 
@@ -238,19 +276,20 @@ impl Statistics {
             Err(TryLockError::WouldBlock) if waits => locked(place),
             Err(TryLockError::WouldBlock) => return,
         };
-        while waits && outbox.rows() > self.rows_max() && !self.over.load(Ordering::Acquire) {
+        while waits && outbox.rows > self.rows_max() && !self.over.load(Ordering::Acquire) {
             drop(outbox);
             std::thread::sleep(WAIT_STEP);
             outbox = place.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let (handed, until) = counting.take();
+        let room = outbox.spare.pop().unwrap_or_default();
+        let (handed, until) = counting.exchange(room);
         if !Arc::ptr_eq(&outbox.interfaces, interfaces) {
             outbox.interfaces = interfaces.clone();
         }
-        if outbox.rows() > self.rows_max() || self.over.load(Ordering::Relaxed) {
+        if outbox.rows > self.rows_max() || self.over.load(Ordering::Relaxed) {
             outbox.fold(handed, self.plan.length_ns);
         } else {
-            outbox.handed.join(handed);
+            outbox.put(handed);
         }
         let room = LOSSES_MAX.saturating_sub(outbox.losses.len());
         if losses.len() <= room {
@@ -306,16 +345,12 @@ impl Statistics {
 
 impl Outbox {
     /// Puts sums in the place of what there is no room for. Totals have room: there are few of them.
-    fn fold(&mut self, handed: Handed, length_ns: i64) {
+    fn fold(&mut self, mut handed: Handed, length_ns: i64) {
         let unknown: Arc<str> = Arc::from("");
         let interfaces = self.interfaces.clone();
         let name = |number: u32| interfaces.get(number as usize).unwrap_or(&unknown);
-        for delta in &handed.flows.deltas {
-            self.remainder.add_delta(delta, name(delta.key.interface), length_ns);
-        }
-        for record in &handed.flows.records {
-            self.remainder.add_record(record, name(record.key.interface));
-        }
-        self.handed.totals.extend(handed.totals);
+        self.remainder.add_handed(&handed.flows, name, length_ns);
+        handed.flows.clear();
+        self.put(handed);
     }
 }

@@ -35,8 +35,7 @@ impl Connection {
         if segment.flags & (SYN | FIN | RST) != 0 {
             return self.change(side, segment, time_ns);
         }
-        let may_be_last = self.seen & HAS_ACK == 0 && self.seen & (HAS_SYN | HAS_SYN_ACK) != 0;
-        if may_be_last
+        if self.is_opening()
             && side == forward
             && (self.seen & HAS_SYN_ACK == 0 || segment.acknowledged == self.syn_ack_end)
         {
@@ -44,6 +43,12 @@ impl Connection {
             self.ack_ns = time_ns;
         }
         None
+    }
+
+    /// A segment without SYN, FIN and RST may still say something of it: the last one of the handshake.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.seen & HAS_ACK == 0 && self.seen & (HAS_SYN | HAS_SYN_ACK) != 0
     }
 
     fn change(&mut self, side: usize, segment: &Segment, time_ns: i64) -> Option<usize> {

@@ -1,18 +1,20 @@
 //! What one worker counts: its flow table and its intervals, batch by batch, and what it hands on.
 //!
-//! Work that is not for one packet comes in bounded steps, one after each few batches: a *pass* over the flow table
+//! Work that is not for one packet comes in bounded steps, one after each batch: a *pass* over the flow table
 //! begins when an interval is over and, of live traffic, once a second. When the pass is through, everything before
 //! its interval is handed on, and the worker says so: [`Counting::take`].
 
 use crate::entry::Seen;
 use crate::reading::read;
-use crate::table::{BATCH_MAX, Bounds, FlowNow, FlowTable, HandedFlows, TableCounters};
+use crate::table::{BATCH_MAX, Bounds, FlowNow, FlowTable, HandedFlows, Step, TableCounters};
 use crate::totals::{CELLS_MAX, Cell, Frame, Total, Totals};
 use scope_packet::packet::FLAGS_OUTBOUND;
 use scope_packet::{Headers, Packet};
 
-/// Slots that a pass looks at in one step.
-const STEP: usize = 1024;
+/// What a pass does in one step. There is one behind each batch and one at each commit, so that nothing takes long. A
+/// batch begins as many flows as it has packets, and each ends with two rows: so a pass is faster than flows come.
+const STEP: Step = Step { slots: 1 << 10, rows: 1 << 8 };
+const _: () = assert!(STEP.rows > 2 * BATCH_MAX);
 /// A pass over live flows begins so often, ns of capture time, also where no interval ends.
 const PASS_EVERY_NS: i64 = 1_000_000_000;
 /// The direction in a packet's flags.
@@ -53,6 +55,12 @@ pub struct Counting {
     pass: Option<(usize, i64)>,
     /// When the last pass began.
     passed_ns: i64,
+    /// What lay before that is settled, when that was said last.
+    settled_ns: i64,
+    /// A pass is through, and nobody was told yet.
+    has_passed: bool,
+    /// At the end: flows in slots before this one are handed on.
+    ended: usize,
     /// Everything before this interval is handed on.
     until: i64,
     /// Room for the packets of a batch that have a flow.
@@ -69,7 +77,10 @@ impl Counting {
             handed: Vec::new(),
             last: (0, 0, settings.length_ns),
             pass: None,
+            ended: 0,
             passed_ns: i64::MIN,
+            settled_ns: i64::MIN,
+            has_passed: false,
             until: 0,
             seen: Box::new([Seen::default(); BATCH_MAX]),
         }
@@ -97,19 +108,18 @@ impl Counting {
             // The last time that there is says that a record has no packet.
             let time_ns = packet.time_ns.min(i64::MAX - 1);
             let interval = self.interval(time_ns);
-            let reading = read(&headers, packet.data, packet.interface);
             let vlan = if headers.vlan_tags() > 0 { headers.vlan_id() } else { 0 };
+            let bytes = bytes(packet);
+            let seen = &mut self.seen[count];
+            (seen.bytes, seen.time_ns, seen.interval, seen.at) = (bytes, time_ns, interval, at as u8);
+            let is_ip = read(&headers, packet.data, packet.interface, &mut seen.reading).is_some();
             self.totals.add(&Frame {
                 cell: Cell { interval, interface: packet.interface, vlan },
-                bytes: bytes(packet),
+                bytes,
                 is_sent: packet.flags & DIRECTION == FLAGS_OUTBOUND,
-                ip: reading.as_ref().map(|reading| (reading.key.protocol(), reading.ip_bytes)),
+                ip: is_ip.then_some((seen.reading.key.protocol(), seen.reading.ip_bytes)),
             });
-            if let Some(reading) = reading {
-                let bytes = bytes(packet);
-                self.seen[count] = Seen { reading, bytes, time_ns, interval, at: at as u8 };
-                count += 1;
-            }
+            count += usize::from(is_ip);
         }
         let totals = &mut self.totals;
         self.table.run(&mut self.seen[..count], |seen, now| {
@@ -119,6 +129,7 @@ impl Counting {
             }
             then(usize::from(seen.at), now);
         });
+        self.go_on();
     }
 
     /// These numbers of conditions, a bit each, are from now on those of conditions that were never asked.
@@ -151,37 +162,53 @@ impl Counting {
             self.pass = Some((0, interval.max(self.until)));
             self.passed_ns = settled_ns;
         }
-        if let Some((from, interval)) = self.pass {
-            let clock_ns = self.settings.expires.then_some(settled_ns);
-            self.pass = self.table.sweep(from, STEP, interval, clock_ns).map(|next| (next, interval));
-            if self.pass.is_none() {
-                self.totals.take(interval, &mut self.handed);
-                self.until = interval;
-                return true;
-            }
-        }
+        self.settled_ns = settled_ns;
+        self.go_on();
         if self.totals.len() > CELLS_MAX {
             self.totals.take(i64::MAX, &mut self.handed);
         }
-        self.waiting() >= HAND_ON_FROM
+        std::mem::take(&mut self.has_passed) || self.waiting() >= HAND_ON_FROM
+    }
+
+    /// Goes on with a pass, if there is one.
+    fn go_on(&mut self) {
+        let Some((from, interval)) = self.pass else { return };
+        let clock_ns = self.settings.expires.then_some(self.settled_ns);
+        self.pass = self.table.sweep(from, STEP, interval, clock_ns).map(|next| (next, interval));
+        if self.pass.is_none() {
+            self.totals.take(interval, &mut self.handed);
+            self.until = interval;
+            self.has_passed = true;
+        }
     }
 
     /// What waits to be taken, in rows.
     fn waiting(&self) -> usize {
-        self.table.handed.deltas.len() + self.table.handed.records.len() + self.handed.len()
+        self.table.handed.rows() + self.handed.len()
     }
 
     /// What was counted and isn't taken; and the number of the interval before which nothing is left.
     pub fn take(&mut self) -> (Handed, i64) {
-        let flows = std::mem::take(&mut self.table.handed);
-        (Handed { flows, totals: std::mem::take(&mut self.handed) }, self.until)
+        self.exchange(Handed::default())
     }
 
-    /// Nothing more comes: everything is to be taken.
-    pub fn end(&mut self) {
-        self.table.end();
+    /// The same, in exchange for `room`: what comes next is put there, so that memory is asked for once.
+    pub fn exchange(&mut self, mut room: Handed) -> (Handed, i64) {
+        room.clear();
+        let flows = std::mem::replace(&mut self.table.handed, room.flows);
+        (Handed { flows, totals: std::mem::replace(&mut self.handed, room.totals) }, self.until)
+    }
+
+    /// Nothing more comes: everything is to be taken, part by part. Whether there is more: then this is to be called again.
+    pub fn end(&mut self) -> bool {
+        self.pass = None;
+        self.ended = self.table.end(self.ended, END_SLOTS).unwrap_or(0);
+        if self.ended > 0 {
+            return true;
+        }
         self.totals.take(i64::MAX, &mut self.handed);
-        (self.pass, self.until) = (None, i64::MAX);
+        self.until = i64::MAX;
+        false
     }
 
     /// Flows that are in the table, and its counters.
@@ -190,8 +217,10 @@ impl Counting {
     }
 }
 
+/// Slots of a part of what is left at the end.
+const END_SLOTS: usize = 1 << 12;
 /// So many rows are worth to be taken at once.
-const HAND_ON_FROM: usize = 1 << 10;
+const HAND_ON_FROM: usize = 1 << 8;
 
 impl Handed {
     /// There is nothing.
@@ -201,17 +230,12 @@ impl Handed {
 
     /// How many rows there are.
     pub fn rows(&self) -> usize {
-        self.flows.deltas.len() + self.flows.records.len() + self.totals.len()
+        self.flows.rows() + self.totals.len()
     }
 
-    /// Adds what was handed on later.
-    pub fn join(&mut self, later: Handed) {
-        if self.is_empty() {
-            *self = later;
-            return;
-        }
-        self.flows.deltas.extend(later.flows.deltas);
-        self.flows.records.extend(later.flows.records);
-        self.totals.extend(later.totals);
+    /// Nothing is left but its memory.
+    pub fn clear(&mut self) {
+        self.flows.clear();
+        self.totals.clear();
     }
 }

@@ -1,27 +1,34 @@
-//! One flow in the table: four cache lines, of which a packet touches two, and one of TCP three.
+//! One flow in the table: four cache lines, of which a packet touches two, unless it says something of its connection.
 //!
 //! ```text
 //!  line 0  key 48 | last_ns 8 | interval 8            found by; what the sweep looks at
-//!  line 1  what it has in `interval`, per side; lengths, flags
-//!  line 2  what it had in this record before; start_ns
-//!  line 3  TCP: sequence numbers, times of the handshake, counts
+//!  line 1  start_ns; what it has in `interval`, per side; lengths, flags, sequence numbers
+//!  line 2  what it had in this record before; hash
+//!  line 3  TCP: the handshake, what was resent, windows of 0
 //! ```
 //! Side 0 goes from the lesser end of the key to the greater one. A packet adds to line 1 only. That is handed on
-//! as a [`Delta`], and added to line 2, when a packet of another interval comes, the interval is over, or the
-//! record ends.
+//! as a [`Delta`], and added to line 2, when a packet of another interval comes, the interval is over, the
+//! record ends, or a sum would run over.
 
 use crate::connection::Connection;
 use crate::key::Key;
 use crate::reading::{FIN, RST, Reading, SYN, Segment, TCP};
 use crate::rounds::Rounds;
 use crate::rows::{Amount, Reason, Side};
+use scope_packet::fetch::fetch_begin_to_write;
+use std::mem::offset_of;
 
-/// Handed on before it could run over.
-const PACKETS_MAX: u32 = 1 << 31;
 /// No interval: nothing is in line 1.
 pub(crate) const NO_INTERVAL: i64 = i64::MIN;
 /// The start of a record that has no packet yet.
 const NOT_BEGUN: i64 = i64::MAX;
+
+/// In `marks`: the highest sequence number of a side is known.
+const HAS_TOP: [u8; 2] = [1, 2];
+/// In `marks`: a segment without a flag of its own may still belong to the handshake.
+const IS_OPENING: u8 = 4;
+/// In `marks`: it had records that are over.
+const HAS_EARLIER: u8 = 8;
 
 /// One packet with an IP header, as it counts for its flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,34 +62,34 @@ pub(crate) struct Entry {
     pub last_ns: i64,
     /// Which interval line 1 is of.
     pub interval: i64,
-    bytes: [u64; 2],
-    ip_bytes: [u64; 2],
+    /// The earliest time of its record.
+    pub start_ns: i64,
+    bytes: [u32; 2],
+    ip_bytes: [u32; 2],
     packets: [u32; 2],
     len_min: [u32; 2],
     len_max: [u32; 2],
+    tops: [u32; 2],
     tcp_flags: [u8; 2],
-    /// The side that goes forward.
-    forward: u8,
-    /// The highest sequence number of a side is known: bits.
-    has_tops: u8,
     /// Conditions that have held, by number: bits.
     fired: u16,
     /// The round that these are of: see [`Rounds`].
     round: u8,
-    /// It had records that are over: what they had stands beside the table, where conditions are asked.
-    pub has_earlier: bool,
+    /// The side that goes forward.
+    forward: u8,
+    /// See [`HAS_TOP`] and those behind it.
+    marks: u8,
     before: [Amount; 2],
-    /// The earliest time of its record.
-    pub start_ns: i64,
     /// Where it lies in the index.
     pub hash: u64,
     connection: Connection,
-    tops: [u32; 2],
     resent: [u32; 2],
     zero_windows: [u32; 2],
 }
 
 const _: () = assert!(size_of::<Entry>() == 256 && align_of::<Entry>() == 64);
+// What each packet touches lies in these two lines, which `fetch` asks for.
+const _: () = assert!(offset_of!(Entry, start_ns) == 64 && offset_of!(Entry, before) == 128);
 
 /// What a flow has in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,22 +128,21 @@ impl Entry {
             key: first.reading.key,
             last_ns: first.time_ns,
             interval: NO_INTERVAL,
+            start_ns: first.time_ns,
             bytes: [0; 2],
             ip_bytes: [0; 2],
             packets: [0; 2],
             len_min: [u32::MAX; 2],
             len_max: [0; 2],
+            tops: [0; 2],
             tcp_flags: [0; 2],
-            forward: first.side() as u8,
-            has_tops: 0,
             fired: 0,
             round: 0,
-            has_earlier: false,
+            forward: first.side() as u8,
+            marks: 0,
             before: [Amount::default(); 2],
-            start_ns: first.time_ns,
             hash,
             connection: Connection::default(),
-            tops: [0; 2],
             resent: [0; 2],
             zero_windows: [0; 2],
         }
@@ -145,15 +151,26 @@ impl Entry {
     /// Why the record ends in front of this packet, if it does.
     #[inline]
     pub fn ends_before(&self, packet: &Seen, idle_ns: i64, active_ns: i64) -> Option<Reason> {
+        let latest_ns = self.last_ns.max(packet.time_ns);
+        // Nearly all packets: neither before the record's begin, nor long behind its end, and not a SYN.
+        if self.start_ns <= packet.time_ns
+            && packet.time_ns <= self.last_ns.saturating_add(idle_ns)
+            && latest_ns.saturating_sub(self.start_ns) <= active_ns
+            && packet.reading.segment.is_none_or(|segment| segment.flags & SYN == 0)
+        {
+            return None;
+        }
+        self.ends_at(packet, idle_ns, active_ns)
+    }
+
+    #[inline(never)]
+    fn ends_at(&self, packet: &Seen, idle_ns: i64, active_ns: i64) -> Option<Reason> {
         if packet.time_ns > self.last_ns.saturating_add(idle_ns)
             || packet.time_ns < self.start_ns.saturating_sub(idle_ns) && self.start_ns != NOT_BEGUN
         {
             return Some(if self.is_over() { Reason::End } else { Reason::Idle });
         }
-        if packet
-            .reading
-            .segment
-            .is_some_and(|segment| self.connection.is_over_at(&segment, self.has_tops != 0))
+        if packet.reading.segment.is_some_and(|segment| self.connection.is_over_at(&segment, self.has_top()))
         {
             return Some(Reason::End);
         }
@@ -213,8 +230,8 @@ impl Entry {
         }
         let amounts = [0, 1].map(|side| Amount {
             packets: self.packets[side].into(),
-            bytes: self.bytes[side],
-            ip_bytes: self.ip_bytes[side],
+            bytes: self.bytes[side].into(),
+            ip_bytes: self.ip_bytes[side].into(),
         });
         for (before, amount) in self.before.iter_mut().zip(&amounts) {
             before.add(amount);
@@ -235,8 +252,8 @@ impl Entry {
             self.start_ns = packet.time_ns;
         }
         self.packets[side] += 1;
-        self.bytes[side] += u64::from(packet.bytes);
-        self.ip_bytes[side] += u64::from(packet.reading.ip_bytes);
+        self.bytes[side] += packet.bytes;
+        self.ip_bytes[side] += packet.reading.ip_bytes;
         self.len_min[side] = self.len_min[side].min(packet.bytes);
         self.len_max[side] = self.len_max[side].max(packet.bytes);
         if let Some(segment) = &packet.reading.segment {
@@ -244,10 +261,36 @@ impl Entry {
         }
     }
 
-    /// Whether line 1 must be handed on before it runs over.
+    /// Whether line 1 must be handed on before this packet: a sum would run over.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.packets[0].max(self.packets[1]) >= PACKETS_MAX
+    pub fn is_full(&self, packet: &Seen) -> bool {
+        let side = packet.side();
+        let (_, bytes) = self.bytes[side].overflowing_add(packet.bytes);
+        let (_, ip_bytes) = self.ip_bytes[side].overflowing_add(packet.reading.ip_bytes);
+        bytes | ip_bytes | (self.packets[side] == u32::MAX)
+    }
+
+    /// Asks for the lines that each packet of its flow touches.
+    #[inline]
+    pub fn fetch(&mut self) {
+        fetch_begin_to_write(&mut self.key);
+        fetch_begin_to_write(&mut self.start_ns);
+    }
+
+    /// The highest sequence number of some side is known.
+    #[inline]
+    fn has_top(&self) -> bool {
+        self.marks & (HAS_TOP[0] | HAS_TOP[1]) != 0
+    }
+
+    /// It had records that are over: what they had stands beside the table, where conditions are asked.
+    pub fn has_earlier(&self) -> bool {
+        self.marks & HAS_EARLIER != 0
+    }
+
+    /// See [`Entry::has_earlier`].
+    pub fn note_earlier(&mut self) {
+        self.marks |= HAS_EARLIER;
     }
 
     #[inline]
@@ -259,17 +302,21 @@ impl Entry {
         }
         let end = segment.end();
         if end != segment.sequence {
-            let is_known = self.has_tops >> side & 1 != 0;
+            let is_known = self.marks & HAS_TOP[side] != 0;
             let is_behind = is_known && end.wrapping_sub(self.tops[side]) as i32 <= 0;
             if !is_behind {
                 self.tops[side] = end;
-                self.has_tops |= 1 << side;
+                self.marks |= HAS_TOP[side];
             } else if !segment.is_keep_alive(self.tops[side]) {
                 self.resent[side] = self.resent[side].saturating_add(1);
             }
         }
-        if let Some(forward) = self.connection.add(side, self.forward.into(), segment, time_ns) {
-            self.forward = forward as u8;
+        if flags & (SYN | FIN | RST) != 0 || self.marks & IS_OPENING != 0 {
+            if let Some(forward) = self.connection.add(side, self.forward.into(), segment, time_ns) {
+                self.forward = forward as u8;
+            }
+            let is_opening = self.connection.is_opening();
+            self.marks = self.marks & !IS_OPENING | if is_opening { IS_OPENING } else { 0 };
         }
     }
 
@@ -303,12 +350,13 @@ impl Entry {
     /// Both directions of its record.
     pub fn packets(&self) -> u64 {
         self.before.iter().map(|amount| amount.packets).sum::<u64>()
-            + self.packets.iter().map(|&packets| u64::from(packets)).sum::<u64>()
+            + self.packets.map(u64::from).iter().sum::<u64>()
     }
 
     /// Frame lengths of both directions of its record.
     pub fn bytes(&self) -> u64 {
-        self.before.iter().map(|amount| amount.bytes).sum::<u64>() + self.bytes.iter().sum::<u64>()
+        self.before.iter().map(|amount| amount.bytes).sum::<u64>()
+            + self.bytes.map(u64::from).iter().sum::<u64>()
     }
 
     /// Resent segments of both directions of its record.

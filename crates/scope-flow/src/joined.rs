@@ -116,6 +116,11 @@ impl Joined {
         self.counters
     }
 
+    /// Records that are whole, and wait to become rows.
+    pub fn records(&self) -> usize {
+        self.whole.len()
+    }
+
     /// Adds what a worker handed on; `interfaces` are the names of its interfaces by number.
     pub fn add(&mut self, handed: &Handed, interfaces: &[Arc<str>]) {
         for interface in interfaces {

@@ -52,6 +52,18 @@ pub struct Common {
 }
 
 impl Key {
+    /// The key of no packet: no worker has so many interfaces.
+    pub(crate) const NONE: Key = Key { ends: [0; 4], word: 0, interface: u32::MAX };
+
+    /// Whether it is the same: all of it is looked at, without a branch.
+    #[inline]
+    pub(crate) fn is(&self, other: &Key) -> bool {
+        let [a, b, c, d] = self.ends;
+        let [e, f, g, h] = other.ends;
+        let rest = (self.word ^ other.word) | u64::from(self.interface ^ other.interface);
+        (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h) | rest == 0
+    }
+
     /// The key of a packet, and whether it goes from the greater end to the lesser one.
     #[inline]
     pub fn new(source: End, destination: End, common: Common) -> (Key, bool) {
@@ -213,6 +225,7 @@ mod tests {
             // A changed end may be the other direction of the same ends.
             prop_assume!(different.0 != Key::new(two, one, common).0 || other > 1);
             prop_assert_ne!(different.0, key);
+            prop_assert!(key.is(&key) && !key.is(&different.0) && !key.is(&Key::NONE));
             prop_assert_ne!(different.0.hash([1, 2]), key.hash([1, 2]));
         }
     }

@@ -68,9 +68,10 @@ struct Transport {
     fragment: Option<Fragment>,
 }
 
-/// Reads a packet of the worker's `interface`. `None`: it has no IP addresses, or they weren't captured.
+/// Reads a packet of the worker's `interface` to where it is to be. `None`: it has no IP addresses, or they weren't
+/// captured; then nothing is meant by what is there.
 #[inline]
-pub fn read(headers: &Headers, data: &[u8], interface: u32) -> Option<Reading> {
+pub fn read(headers: &Headers, data: &[u8], interface: u32, into: &mut Reading) -> Option<()> {
     if !headers.addresses() {
         return None;
     }
@@ -104,8 +105,10 @@ pub fn read(headers: &Headers, data: &[u8], interface: u32) -> Option<Reading> {
         let address = |at: usize| Some(u32::from_be_bytes(*network.get(at..)?.first_chunk()?));
         Key::new4((address(12)?, ports.0), (address(16)?, ports.1), common)
     };
-    let segment = (protocol == TCP && is_first).then(|| segment(network, &transport)).flatten();
-    Some(Reading { key, is_reverse, ip_bytes, segment, fragment: transport.fragment })
+    (into.key, into.is_reverse, into.ip_bytes) = (key, is_reverse, ip_bytes);
+    into.segment = (protocol == TCP && is_first).then(|| segment(network, &transport)).flatten();
+    into.fragment = transport.fragment;
+    Some(())
 }
 
 #[inline]

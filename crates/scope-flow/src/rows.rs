@@ -257,12 +257,13 @@ impl Proto {
     /// Of an IP protocol's number.
     #[inline]
     pub fn of(number: u8) -> Proto {
-        match number {
-            6 => Proto::Tcp,
-            17 => Proto::Udp,
-            1 | 58 => Proto::Icmp,
-            _ => Proto::Other,
-        }
+        // Looked up, since nobody can guess the next packet's.
+        const OF: [Proto; 256] = {
+            let mut of = [Proto::Other; 256];
+            (of[6], of[17], of[1], of[58]) = (Proto::Tcp, Proto::Udp, Proto::Icmp, Proto::Icmp);
+            of
+        };
+        OF[number as usize]
     }
 
     /// The word for it.

@@ -27,6 +27,8 @@ use scope_packet::fetch::{fetch_begin, fetch_to_write};
 pub const BATCH_MAX: usize = 64;
 /// Slots that an eviction looks at.
 const LOOKED_AT: usize = 16;
+/// A sweep asks for the places of the index so many slots ahead, and for slots twice as far.
+const AHEAD: usize = 4;
 /// A connection that was closed or reset, and from which nothing came for so long, ns, is over.
 const LINGER_NS: i64 = 5_000_000_000;
 
@@ -61,6 +63,26 @@ impl HandedFlows {
     pub fn is_empty(&self) -> bool {
         self.deltas.is_empty() && self.records.is_empty()
     }
+
+    /// Nothing is left but its memory.
+    pub fn clear(&mut self) {
+        self.deltas.clear();
+        self.records.clear();
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.deltas.len() + self.records.len()
+    }
+}
+
+/// Bounds of one step over the slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Slots that are looked at.
+    pub slots: usize,
+    /// Rows that are handed on, nearly.
+    pub rows: usize,
 }
 
 /// Counters of a table, since it began.
@@ -120,7 +142,7 @@ impl FlowTable {
             seed,
             index: vec![0; (flows_max * 2).next_power_of_two()].into(),
             entries: Vec::with_capacity(flows_max),
-            free: Vec::new(),
+            free: Vec::with_capacity(flows_max),
             fragments: Fragments::default(),
             hand: 0,
             clock_ns: i64::MIN,
@@ -170,7 +192,7 @@ impl FlowTable {
     #[inline]
     pub fn run(&mut self, packets: &mut [Seen], mut then: impl FnMut(&Seen, &mut FlowNow<'_>)) {
         debug_assert!(packets.len() <= BATCH_MAX);
-        let mut hashes = [0u64; BATCH_MAX];
+        let (mut hashes, mut likely) = ([0u64; BATCH_MAX], [0u32; BATCH_MAX]);
         for (packet, hash) in packets.iter_mut().zip(&mut hashes) {
             if packet.reading.fragment.is_some() {
                 self.fragments.place(&mut packet.reading, packet.time_ns);
@@ -178,25 +200,29 @@ impl FlowTable {
             *hash = packet.reading.key.hash(self.seed);
             fetch_begin(&self.index[self.home(*hash)]);
         }
-        for hash in &hashes[..packets.len()] {
-            if let Some(slot) = self.likely(*hash)
-                && let Some(entry) = self.entries.get_mut(slot)
-            {
-                fetch_to_write(entry);
+        for (hash, slot) in hashes.iter().zip(&mut likely).take(packets.len()) {
+            *slot = self.likely(*hash);
+            if let Some(entry) = self.entries.get_mut(*slot as usize) {
+                entry.fetch();
             }
         }
-        for (packet, hash) in packets.iter().zip(&hashes) {
-            let (slot, is_new) = self.count(packet, *hash);
+        for ((packet, hash), likely) in packets.iter().zip(&hashes).zip(&likely) {
+            let (slot, is_new) = self.count(packet, *hash, *likely as usize);
             let (entry, earlier, rounds) = (&mut self.entries[slot], &*self.earlier, &self.rounds);
             then(packet, &mut FlowNow { entry, slot, earlier, rounds, is_new });
         }
     }
 
+    /// Counts a packet, whose flow has the slot `likely` unless it has been given to another one meanwhile.
     #[inline]
-    fn count(&mut self, packet: &Seen, hash: u64) -> (usize, bool) {
+    fn count(&mut self, packet: &Seen, hash: u64, likely: usize) -> (usize, bool) {
         self.clock_ns = self.clock_ns.max(packet.time_ns);
-        let Some(slot) = self.find(&packet.reading.key, hash) else {
-            return (self.begin(packet, hash), true);
+        let slot = match self.entries.get(likely) {
+            Some(entry) if entry.key.is(&packet.reading.key) => likely,
+            _ => match self.find(&packet.reading.key, hash) {
+                Some(slot) => slot,
+                None => return (self.begin(packet, hash), true),
+            },
         };
         let Bounds { idle_ns, active_ns, .. } = self.bounds;
         let entry = &mut self.entries[slot];
@@ -209,7 +235,7 @@ impl FlowTable {
             } else {
                 self.begin_record(slot);
             }
-        } else if entry.interval != packet.interval || entry.is_full() {
+        } else if entry.interval != packet.interval || entry.is_full(packet) {
             self.handed.deltas.extend(entry.take_delta());
         }
         self.entries[slot].add(packet);
@@ -221,7 +247,7 @@ impl FlowTable {
     fn begin_record(&mut self, slot: usize) {
         let entry = &mut self.entries[slot];
         if let Some(earlier) = self.earlier.get_mut(slot) {
-            if !entry.has_earlier {
+            if !entry.has_earlier() {
                 *earlier = Earlier { start_ns: entry.start_ns, ..Earlier::default() };
             }
             earlier.packets += entry.packets();
@@ -229,7 +255,7 @@ impl FlowTable {
             earlier.resent += entry.resent();
             earlier.zero_windows += entry.zero_windows();
             earlier.start_ns = earlier.start_ns.min(entry.start_ns);
-            entry.has_earlier = true;
+            entry.note_earlier();
         }
         entry.begin_record();
     }
@@ -289,7 +315,8 @@ impl FlowTable {
         let entry = &mut self.entries[slot];
         let hash = entry.hash;
         self.handed.close(entry, reason);
-        self.entries[slot].last_ns = FREE;
+        // Nobody takes it for the flow that it had.
+        (self.entries[slot].last_ns, self.entries[slot].key) = (FREE, Key::NONE);
         self.free.push(slot as u32);
         let mut place = self.home(hash);
         while self.index[place] as u32 != slot as u32 + 1 {
@@ -314,17 +341,13 @@ impl FlowTable {
         self.index[hole] = 0;
     }
 
-    /// Looks at the slots from `from` on, at most `steps`: what they have in intervals before `interval` is handed
-    /// on and, with `clock_ns`, records that are over then. Where the next step begins; `None`: all were looked at.
-    pub fn sweep(
-        &mut self,
-        from: usize,
-        steps: usize,
-        interval: i64,
-        clock_ns: Option<i64>,
-    ) -> Option<usize> {
-        let to = from.saturating_add(steps).min(self.entries.len());
+    /// Looks at the slots from `from` on, one step: what they have in intervals before `interval` is handed on and, with
+    /// `clock_ns`, records that are over then. Where the next step begins; `None`: all were looked at.
+    pub fn sweep(&mut self, from: usize, step: Step, interval: i64, clock_ns: Option<i64>) -> Option<usize> {
+        let rows_max = self.handed.rows() + step.rows;
+        let to = from.saturating_add(step.slots).min(self.entries.len());
         for slot in from..to {
+            self.fetch_ahead(slot, clock_ns);
             let entry = &mut self.entries[slot];
             if entry.last_ns == FREE {
                 continue;
@@ -339,8 +362,25 @@ impl FlowTable {
                     self.split(slot);
                 }
             }
+            if self.handed.rows() >= rows_max {
+                return Some(slot + 1);
+            }
         }
         (to < self.entries.len()).then_some(to)
+    }
+
+    /// Asks for what a sweep looks at some slots further on: entries, and where the index has those that are over.
+    #[inline]
+    fn fetch_ahead(&mut self, slot: usize, clock_ns: Option<i64>) {
+        if let Some(entry) = self.entries.get_mut(slot + 2 * AHEAD) {
+            fetch_to_write(entry);
+        }
+        if let Some(clock_ns) = clock_ns
+            && let Some(entry) = self.entries.get(slot + AHEAD)
+            && clock_ns.saturating_sub(entry.last_ns) > self.bounds.idle_ns
+        {
+            fetch_begin(&self.index[self.home(entry.hash)]);
+        }
     }
 
     /// A record that has lasted long enough is handed on; its flow goes on with its next packet.
@@ -350,21 +390,24 @@ impl FlowTable {
         self.begin_record(slot);
     }
 
-    /// Nothing more comes: all that is left is handed on.
-    pub fn end(&mut self) {
-        for slot in 0..self.entries.len() {
-            if self.entries[slot].last_ns != FREE {
-                let entry = &mut self.entries[slot];
-                let reason = if entry.is_over() { Reason::End } else { Reason::Stop };
-                self.handed.close(entry, reason);
-            }
+    /// Nothing more comes: what is left in the slots from `from` on is handed on, at most of so many. Where that goes on;
+    /// `None`: that was all.
+    pub fn end(&mut self, from: usize, slots: usize) -> Option<usize> {
+        let to = from.saturating_add(slots).min(self.entries.len());
+        for entry in self.entries[from..to].iter_mut().filter(|entry| entry.last_ns != FREE) {
+            let reason = if entry.is_over() { Reason::End } else { Reason::Stop };
+            self.handed.close(entry, reason);
+        }
+        if to < self.entries.len() {
+            return Some(to);
         }
         self.entries.clear();
         self.free.clear();
         self.index.fill(0);
+        None
     }
 
-    #[inline]
+    #[inline(never)]
     fn find(&self, key: &Key, hash: u64) -> Option<usize> {
         let mut place = self.home(hash);
         loop {
@@ -373,24 +416,21 @@ impl FlowTable {
                 return None;
             }
             let slot = (found as u32 - 1) as usize;
-            if found & TAG == hash & TAG && self.entries[slot].key == *key {
+            if found & TAG == hash & TAG && self.entries[slot].key.is(key) {
                 return Some(slot);
             }
             place = self.next(place);
         }
     }
 
-    /// The slot that a hash most likely has.
+    /// The slot that a hash most likely has; [`NO_SLOT`]: none has it.
     #[inline]
-    fn likely(&self, hash: u64) -> Option<usize> {
+    fn likely(&self, hash: u64) -> u32 {
         let mut place = self.home(hash);
         loop {
             let found = self.index[place];
-            if found == 0 {
-                return None;
-            }
-            if found & TAG == hash & TAG {
-                return Some((found as u32 - 1) as usize);
+            if found == 0 || found & TAG == hash & TAG {
+                return (found as u32).wrapping_sub(1);
             }
             place = self.next(place);
         }
@@ -410,6 +450,9 @@ impl FlowTable {
 
 /// The half of a hash that the index keeps.
 const TAG: u64 = !0 << 32;
+/// No table has so many slots.
+const NO_SLOT: u32 = u32::MAX;
+const _: () = assert!(0u32.wrapping_sub(1) == NO_SLOT);
 /// The time in a slot that is free.
 const FREE: i64 = i64::MIN;
 
@@ -426,7 +469,7 @@ impl FlowNow<'_> {
     }
 
     fn earlier(&self) -> Earlier {
-        let earlier = self.earlier.get(self.slot).filter(|_| self.entry.has_earlier);
+        let earlier = self.earlier.get(self.slot).filter(|_| self.entry.has_earlier());
         earlier.copied().unwrap_or(Earlier { start_ns: i64::MAX, ..Earlier::default() })
     }
 

@@ -46,11 +46,24 @@ pub(crate) struct Frame {
     pub ip: Option<(u8, u32)>,
 }
 
+/// What a cell has so far: each packet counts in one sum, of which the rest follows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// By protocol, and those without an IP header.
+    sums: [Sum; NO_IP + 1],
+    ip_bytes: u64,
+    sent: Sum,
+    new_flows: u64,
+}
+
+/// The place of packets without an IP header.
+const NO_IP: usize = 4;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     places: HashMap<Cell, usize>,
-    cells: Vec<(Cell, Total)>,
+    cells: Vec<(Cell, Tally)>,
     /// The cell of the last packet.
     last: usize,
 }
@@ -59,16 +72,16 @@ impl Totals {
     /// Counts a packet.
     #[inline]
     pub fn add(&mut self, frame: &Frame) {
-        let total = self.of(frame.cell);
+        let tally = self.of(frame.cell);
         let bytes = u64::from(frame.bytes);
-        total.all.add(bytes);
+        let (place, ip_bytes) = match frame.ip {
+            Some((protocol, ip_bytes)) => (Proto::of(protocol) as usize, ip_bytes),
+            None => (NO_IP, 0),
+        };
+        tally.sums[place].add(bytes);
+        tally.ip_bytes += u64::from(ip_bytes);
         if frame.is_sent {
-            total.sent.add(bytes);
-        }
-        if let Some((protocol, ip_bytes)) = frame.ip {
-            total.ip_packets += 1;
-            total.ip_bytes += u64::from(ip_bytes);
-            total.protocols[Proto::of(protocol) as usize].add(bytes);
+            tally.sent.add(bytes);
         }
     }
 
@@ -78,7 +91,7 @@ impl Totals {
     }
 
     #[inline]
-    fn of(&mut self, cell: Cell) -> &mut Total {
+    fn of(&mut self, cell: Cell) -> &mut Tally {
         if self.cells.get(self.last).is_none_or(|(known, _)| *known != cell) {
             self.last = self.place(cell);
         }
@@ -87,7 +100,7 @@ impl Totals {
 
     fn place(&mut self, cell: Cell) -> usize {
         *self.places.entry(cell).or_insert_with(|| {
-            self.cells.push((cell, Total::default()));
+            self.cells.push((cell, Tally::default()));
             self.cells.len() - 1
         })
     }
@@ -100,13 +113,33 @@ impl Totals {
     /// Moves the cells of intervals before `interval` to `handed`.
     pub fn take(&mut self, interval: i64, handed: &mut Vec<(Cell, Total)>) {
         let before = handed.len();
-        handed.extend(self.cells.extract_if(.., |(cell, _)| cell.interval < interval));
+        let taken = self.cells.extract_if(.., |(cell, _)| cell.interval < interval);
+        handed.extend(taken.map(|(cell, tally)| (cell, tally.total())));
         if handed.len() > before {
             self.places.clear();
             let cells = self.cells.iter().enumerate();
             self.places.extend(cells.map(|(place, (cell, _))| (*cell, place)));
             self.last = 0;
         }
+    }
+}
+
+impl Tally {
+    fn total(&self) -> Total {
+        let Tally { sums: [tcp, udp, icmp, other, no_ip], ip_bytes, sent, new_flows } = *self;
+        let mut total = Total {
+            all: no_ip,
+            ip_bytes,
+            protocols: [tcp, udp, icmp, other],
+            sent,
+            new_flows,
+            ip_packets: 0,
+        };
+        for sum in &total.protocols {
+            total.all.join(sum);
+            total.ip_packets += sum.packets;
+        }
+        total
     }
 }
 

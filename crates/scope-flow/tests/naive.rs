@@ -383,7 +383,7 @@ fn rows(packets: &[One], workers: usize, local: &Local, settles: bool) -> Settle
         }
     }
     for counting in &mut counting {
-        counting.end();
+        while counting.end() {}
         let (handed, until) = counting.take();
         assert_eq!(until, i64::MAX);
         joined.add(&handed, &names);

@@ -37,6 +37,12 @@ pub fn fetch_to_write<T>(value: &mut T) {
     }
 }
 
+/// Asks for the line in which `value` begins, for writing, without waiting for it: other cores give it up.
+#[inline(always)]
+pub fn fetch_begin_to_write<T>(value: &mut T) {
+    line_to_write(std::ptr::from_mut(value).cast());
+}
+
 #[inline(always)]
 fn line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -75,6 +81,7 @@ mod tests {
         fetch_value(&values);
         fetch_begin(&values);
         fetch_to_write(&mut values);
+        fetch_begin_to_write(&mut values);
         line(std::ptr::null());
         line_to_write(std::ptr::dangling_mut());
         assert_eq!(values, [7; 300]);

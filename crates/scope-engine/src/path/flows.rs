@@ -130,7 +130,9 @@ impl<'a> Flows<'a> {
     /// Nothing more comes.
     pub fn end(&mut self, clock: Moment) {
         if let Some(of) = &mut self.of {
-            of.counting.end();
+            while of.counting.end() {
+                of.hand_on(clock, true);
+            }
             of.hand_on(clock, true);
         }
     }
