@@ -278,7 +278,10 @@ fn what_nothing_would_use_is_refused() {
         refused(&[flags, &ipfix].concat(), cause);
     }
     for flags in of_flows {
-        refused(flags, "no flows are followed; add --db PATH, or --ipfix ADDR:PORT, or omit it");
+        refused(
+            flags,
+            "no flows are followed; add --db PATH, or --ipfix ADDR:PORT, or --when COND, or omit it",
+        );
         let done = place.run(&[&["--source", &source], flags, &ipfix].concat());
         assert_eq!(done.code(), Some(0), "{flags:?}: {}", done.stderr);
     }

@@ -45,12 +45,15 @@ pub struct FlowQuestion {
 }
 
 impl FlowQuestion {
-    /// Whether a file can have such records: one lies in the file of its end.
+    /// Whether a file can have such records: one lies in the file of its end. One that stands for several, which no
+    /// filter matches, may be of any length.
     fn may_lie_in(&self, file: &DbFile) -> bool {
         let (from_ns, to_ns) = self.span_ns;
-        file.period_ns.is_none_or(|(begin_ns, end_ns)| {
-            end_ns > from_ns && begin_ns <= to_ns.saturating_add(RECORD_NS_MAX)
-        })
+        let last_ns = match self.filter.is_everything() {
+            true => i64::MAX,
+            false => to_ns.saturating_add(RECORD_NS_MAX),
+        };
+        file.period_ns.is_none_or(|(begin_ns, end_ns)| end_ns > from_ns && begin_ns <= last_ns)
     }
 }
 
