@@ -237,7 +237,7 @@ fn lines() -> usize {
 
 fn of_limit(order: &[u32]) -> Result<f64, String> {
     let mut memory = vec![Line([1; 8]); lines()];
-    let place = |flow: u32| (u64::from(flow.wrapping_mul(2_654_435_761)) * lines() as u64 >> 32) as usize;
+    let place = |flow: u32| ((u64::from(flow.wrapping_mul(2_654_435_761)) * lines() as u64) >> 32) as usize;
     let ns = per_packet(order, |_, flows| {
         for flows in flows.chunks(BATCH_MAX) {
             for &flow in flows {
