@@ -124,6 +124,8 @@ fn kill_and_look(workspace: &Workspace, file: File, plans: &[Plan]) -> Result<Ve
 struct Kept {
     packets: i64,
     intervals: i64,
+    /// The begin of the last one.
+    latest_ns: i64,
 }
 
 /// Runs until the kill, and looks at what is there: what of the time before it is missing.
@@ -143,10 +145,8 @@ fn kill(workspace: &Workspace, db: &Path, file: File, plan: &Plan, kept: &mut Ke
     });
     let (killed_ns, seen_ns) = (killed?, seen_ns?);
     let found = if db.exists() { found(db, begun_ns, kept)? } else { Vec::new() };
-    ensure!(
-        found.last().map_or(0, |(ts_ns, _)| *ts_ns) >= seen_ns,
-        "an interval that a reader had seen is gone"
-    );
+    // What it saw may be of the run before, which ended a moment ago.
+    ensure!(kept.latest_ns >= seen_ns, "an interval that a reader had seen is gone");
     check(file, plan, &found, begun_ns, killed_ns)
 }
 
@@ -185,6 +185,7 @@ fn found(db: &Path, begun_ns: i64, kept: &mut Kept) -> Result<Vec<(i64, i64)>> {
     let found = all[kept.intervals as usize..].to_vec();
     ensure!(found.iter().all(|(ts_ns, _)| *ts_ns > begun_ns - SECOND_NS), "an interval came to earlier ones");
     kept.intervals = all.len() as i64;
+    kept.latest_ns = all.last().map_or(0, |(ts_ns, _)| *ts_ns);
     kept.packets += found.iter().map(|(_, packets)| packets).sum::<i64>();
     Ok(found)
 }
