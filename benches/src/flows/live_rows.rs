@@ -187,8 +187,10 @@ fn of_peer(stand: &Stand, send: &mut Send<'_>) -> Result<Load> {
     wait_until_heard(stand, || run.check_alive())?;
     let (sent, own) = send(run.id())?;
     let counted = run.finish()?;
+    // It doesn't look at what lies in the last block of libpcap's ring until that is full.
+    let known = counted.packets + counted.dropped;
     ensure!(
-        counted.packets + counted.dropped == sent.packets,
+        known <= sent.packets && known >= sent.packets - sent.packets / 1000,
         "{} packets seen and {} dropped of {} sent",
         counted.packets,
         counted.dropped,

@@ -67,7 +67,7 @@ pub(crate) async fn copy(
         let begun = copied.as_ref().map(|copy| (copy.bytes(), name(&asked, &id))).map_err(Clone::clone);
         let _ = begin.send(begun); // a client that is gone takes nothing
         if let Ok(copy) = copied {
-            let _ = tell.send(passed(&of_run, &copy, &pipe)); // nobody notes it where the run ends
+            let _ = tell.send(passed(&of_run, copy, &pipe)); // nobody notes it where the run ends
         }
     })?;
     let begun = begun.await.map_err(|_| Problem::internal("run", "the question failed"))?;
@@ -113,13 +113,17 @@ fn name(asked: &Asked, id: &str) -> String {
     name.unwrap_or_default().replace(['"', '\\'], "_")
 }
 
-/// Hands the pieces on; what came of that.
-fn passed(state: &State, copy: &Passing, pipe: &Pipe) -> Given {
-    let (mut at, mut result) = (0, COMPLETE);
-    while at < copy.bytes() {
-        let piece = copy.piece(at, PIECE_BYTES);
+/// Hands the pieces on; what came of that. Whoever has the last one finds the copy's place free again.
+fn passed(state: &State, copy: Passing, pipe: &Pipe) -> Given {
+    let (mut at, mut result, all) = (0, COMPLETE, copy.bytes());
+    let mut copy = Some(copy);
+    while at < all {
+        let piece = copy.as_ref().map_or_else(|| Ok(Vec::new()), |copy| copy.piece(at, PIECE_BYTES));
         let is_read = piece.is_ok();
         let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if at + bytes == all {
+            copy = None;
+        }
         let is_sent = piece.and_then(|piece| pipe.send(Frame::data(piece.into()))).is_ok();
         if !is_sent {
             result = if is_read { why_broken(state) } else { "it can't be read any more" };

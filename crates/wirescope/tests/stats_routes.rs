@@ -117,14 +117,14 @@ impl Still {
 
     /// What a route answers, once that is what the command prints: rows of the last packets may still come.
     fn agreed(&self, words: &[&str], ask: impl Fn() -> Heard) -> Heard {
-        let (mut heard, mut printed) = (ask(), String::new());
+        let (mut heard, mut printed) = (answered(&ask), String::new());
         for _ in 0..LIMIT.as_secs() {
             printed = self.printed(words);
             if text(&heard) == printed {
                 break;
             }
             std::thread::sleep(Duration::from_secs(1));
-            heard = ask();
+            heard = answered(&ask);
         }
         assert_eq!(text(&heard), printed, "{words:?}");
         heard
@@ -137,6 +137,20 @@ impl Still {
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         (running.place, db, done)
     }
+}
+
+/// The answer to a question, which a machine that is too busy gives only to the one that is put again.
+fn answered(ask: impl Fn() -> Heard) -> Heard {
+    let mut heard = ask();
+    wait_until("an answer", || {
+        let is_late = matches!(heard.status, 429 | 503)
+            || heard.body["detail"].as_str().is_some_and(|detail| detail.contains("takes more time"));
+        if is_late {
+            heard = ask();
+        }
+        !is_late
+    });
+    heard
 }
 
 fn text(heard: &Heard) -> String {
@@ -237,7 +251,7 @@ fn each_route_says_what_the_commands_say_of_the_same_database() {
         // Copies of each file; by now no rows come any more.
         for file in &files {
             let id = file["id"].as_str().unwrap();
-            let copy = get(&format!("stats/files/{id}"));
+            let copy = answered(|| get(&format!("stats/files/{id}")));
             let name = if is_folder { format!("wirescope-{id}.sqlite") } else { id.to_string() };
             assert_eq!(header(&copy, "content-type"), Some("application/vnd.sqlite3"), "{}", copy.head);
             let len = copy.bytes.len().to_string();
@@ -286,7 +300,7 @@ fn an_analyst_who_sees_all_may_ask_and_nobody_else_and_each_request_is_a_line_of
     wait_until("the first interval", is_there);
     let begun = audit(&running.place).len();
     for (method, route, body) in ROUTES {
-        let heard = serving.order(method, &analyst, route, body);
+        let heard = answered(|| serving.order(method, &analyst, route, body));
         assert_eq!(heard.status, 200, "{route}: {heard:?}");
         for (who, word) in [(&viewer, "role"), (&bound, "wirescope-filter")] {
             let heard = serving.order(method, who, route, body);
@@ -296,21 +310,29 @@ fn an_analyst_who_sees_all_may_ask_and_nobody_else_and_each_request_is_a_line_of
         assert_eq!(serving.order(method, "x", route, body).status, 401, "{route}");
     }
     // A copy is whole on its way through the door, too.
-    let copy = serving.get(&analyst, "stats/files/x.sqlite");
+    let copy = answered(|| serving.get(&analyst, "stats/files/x.sqlite"));
     assert_eq!(header(&copy, "content-length"), Some(&*copy.bytes.len().to_string()));
     let path = running.place.path("copy.sqlite");
     std::fs::write(&path, &copy.bytes).unwrap();
     assert!(!rows(&path).is_empty());
-    let asked = |line: &&Value| line["name"] == "ana";
-    let is_noted = || audit(&running.place)[begun..].iter().filter(asked).count() == ROUTES.len() + 1;
-    wait_until("all lines", is_noted);
+    let is_noted = |line: &Value, route: &str| {
+        line["name"] == "ana" && line["path"] == format!("/api/v1/{route}") && line["status"] == 200
+    };
+    wait_until("all lines", || {
+        let lines = audit(&running.place)[begun..].to_vec();
+        ROUTES.iter().all(|(_, route, _)| lines.iter().any(|line| is_noted(line, route)))
+    });
     let lines = audit(&running.place)[begun..].to_vec();
     for (method, route, body) in ROUTES {
         let path = format!("/api/v1/{route}");
         let of = |name: &str| {
             let is_it =
                 |line: &&Value| line["name"] == name && line["path"] == path && line["method"] == method;
-            lines.iter().find(is_it).unwrap_or_else(|| panic!("{route} by {name}: {lines:#?}"))
+            lines
+                .iter()
+                .filter(|line| name != "ana" || is_noted(line, route))
+                .find(is_it)
+                .unwrap_or_else(|| panic!("{route} by {name}: {lines:#?}"))
         };
         let line = of("ana");
         assert_eq!((&line["status"], &line["role"]), (&json!(200), &json!("analyst")));
@@ -318,7 +340,9 @@ fn an_analyst_who_sees_all_may_ask_and_nobody_else_and_each_request_is_a_line_of
             assert_eq!(line["what"], serde_json::from_str::<Value>(body).unwrap(), "{line}");
         }
         if route != "stats" {
-            assert_eq!(line["given"]["result"], "complete", "{line}");
+            // A slow machine has more records by then than one answer holds.
+            let result = line["given"]["result"].as_str().unwrap();
+            assert!(result == "complete" || result.starts_with("cut: "), "{line}");
             assert!(line["given"]["bytes"].is_u64(), "{line}");
         }
         for name in ["eye", "shop"] {
@@ -430,20 +454,26 @@ fn what_can_not_be_asked_is_refused_with_its_place_and_a_remedy() {
 #[test]
 fn an_answer_that_takes_too_much_is_cut_and_the_run_answers_others_meanwhile() {
     let still = Still::new(true);
-    let cut = |statement: &str| {
-        let heard = still.sql(&format!("{ENDLESS} {statement}"));
-        assert_eq!(heard.status, 200, "{statement}: {}", heard.body);
-        let rows = heard.body["rows"].as_array().unwrap().len();
-        (heard.body["cut"].as_str().map(str::to_string), rows, heard.bytes.len())
+    // On a machine that is too busy time may be what ends it first.
+    let cut = |statement: &str, word: &str| {
+        let mut cut = (0, 0);
+        wait_until(word, || {
+            let heard = answered(|| still.sql(&format!("{ENDLESS} {statement}")));
+            assert_eq!(heard.status, 200, "{statement}: {}", heard.body);
+            cut = (heard.body["rows"].as_array().unwrap().len(), heard.bytes.len());
+            assert!(
+                heard.body["cut"] == word || heard.body["cut"] == "time",
+                "{statement}: {}",
+                heard.body["cut"]
+            );
+            heard.body["cut"] == word
+        });
+        cut
     };
-    let word = |word: &str| Some(word.to_string());
-    let (why, count, _) = cut("SELECT i FROM n");
-    assert_eq!((why, count), (word("rows"), 10_000));
-    let (why, count, bytes) = cut("SELECT hex(randomblob(1000)) FROM n");
-    assert_eq!(why, word("bytes"));
+    assert_eq!(cut("SELECT i FROM n", "rows").0, 10_000);
+    let (count, bytes) = cut("SELECT hex(randomblob(1000)) FROM n", "bytes");
     assert!((1000..10_000).contains(&count) && bytes < 16 << 20, "{count} {bytes}");
-    let (why, count, _) = cut("SELECT i, randomblob(1000) AS x FROM n ORDER BY x");
-    assert_eq!((why, count), (word("memory"), 0));
+    assert_eq!(cut("SELECT i, randomblob(1000) AS x FROM n ORDER BY x", "memory").0, 0);
     // Some without an end, beside which all others are answered, as many as may be.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -470,7 +500,7 @@ fn an_answer_that_takes_too_much_is_cut_and_the_run_answers_others_meanwhile() {
         let is_cut = |line: &Value| line["given"]["result"] == "cut: time" && line["given"]["rows"] == 0;
         wait_until("the end of one", || audit(&still.running.place).iter().any(is_cut));
     });
-    assert_eq!(still.running.get("stats/top?last=2d").status, 200);
+    assert_eq!(answered(|| still.running.get("stats/top?last=2d")).status, 200);
     still.end();
 }
 
@@ -701,10 +731,10 @@ fn a_run_that_gave_up_its_rights_is_asked_as_any_other_and_keeps_its_locks() {
         for _ in 0..10 {
             for (method, route, body) in ROUTES {
                 let route = route.replace("x.sqlite", &id);
-                let heard = match method {
+                let heard = answered(|| match method {
                     "GET" => running.get(&route),
                     _ => running.post(&route, body),
-                };
+                });
                 assert_eq!(heard.status, 200, "{route}: {heard:?}");
                 if route.contains(&id) {
                     std::fs::write(&copy, &heard.bytes).unwrap();
