@@ -62,6 +62,8 @@ pub struct Recording<'a> {
     written_at: Instant,
     /// Workers have handed on more than was taken.
     is_behind: bool,
+    /// Rows of traffic, and records, that were folded since they couldn't be written.
+    folded: (u64, u64),
     failed_at: Option<Instant>,
     addresses_at: Option<Instant>,
     status: StatsStatus,
@@ -186,6 +188,7 @@ impl<'a> Recording<'a> {
             waiting: Settled::default(),
             written_at: Instant::now(),
             is_behind: false,
+            folded: (0, 0),
             failed_at: None,
             addresses_at: None,
             status: statistics.status(),
@@ -251,11 +254,12 @@ impl<'a> Recording<'a> {
             || self.joined.records() >= RECORDS_MAX
             || self.written_at.elapsed() >= WRITE_EVERY;
         if is_over || is_due {
-            let settled = self.joined.settle(until, clock_ns);
-            self.send(&settled);
-            if self.outlets.writer.is_some() {
-                self.waiting.join(settled);
-                self.bound();
+            let sent = self.waiting.flows.len();
+            self.joined.settle_into(&mut self.waiting, until, clock_ns);
+            self.send(sent);
+            match self.outlets.writer {
+                Some(_) => self.bound(),
+                None => self.waiting.clear(),
             }
             self.written_at = Instant::now();
         }
@@ -269,7 +273,8 @@ impl<'a> Recording<'a> {
         }
         let joined = self.joined.counters();
         self.status.late = joined.late;
-        (self.status.folded_rows, self.status.folded_flows) = (joined.folded_rows, joined.folded_flows);
+        self.status.folded_rows = joined.folded_rows + self.folded.0;
+        self.status.folded_flows = joined.folded_flows + self.folded.1;
         (self.status.flows, self.status.evicted) = (flows, evicted);
         self.status.lag_ns = (clock_ns - self.status.written_ns).max(0);
         self.status.waiting = self.waiting.rows() as u64;
@@ -282,8 +287,7 @@ impl<'a> Recording<'a> {
         if self.waiting.is_empty() || self.outlets.writer.is_none() {
             return;
         }
-        let (rows, flows) = self.waiting.fold();
-        self.status.unwritten += rows + flows;
+        self.fold();
         self.write();
         if !self.waiting.is_empty() {
             self.waiting =
@@ -352,15 +356,24 @@ impl<'a> Recording<'a> {
     /// Folds what is too much to wait.
     fn bound(&mut self) {
         if self.waiting.rows() > WAITING_ROWS_MAX && self.failed_at.is_some() {
-            let (rows, flows) = self.waiting.fold();
-            self.status.unwritten += rows + flows;
+            self.fold();
         }
     }
 
-    fn send(&mut self, settled: &Settled) {
+    /// Makes sums of what waits.
+    fn fold(&mut self) {
+        let (rows, flows) = self.waiting.fold();
+        (self.folded.0, self.folded.1) = (self.folded.0 + rows, self.folded.1 + flows);
+        self.status.folded_rows += rows;
+        self.status.folded_flows += flows;
+        self.status.unwritten += rows + flows;
+    }
+
+    /// Sends the records that wait, but for those in front of number `from`, which were sent.
+    fn send(&mut self, from: usize) {
         if let Some(sender) = &mut self.outlets.sender {
             let now = Now { epoch_ns: self.shared.clock.wall_ns(), instant: Instant::now() };
-            sender.send(&settled.flows, now);
+            sender.send(&self.waiting.flows[from..], now);
             let sent = sender.sent();
             (self.status.sent, self.status.unsent) = (sent.records, sent.refused_records);
             if let Some(cause) = sender.take_error() {

@@ -22,14 +22,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Memory of rows that wait, of all workers.
+/// Memory of rows that wait, of all workers, in a live run.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+/// The same where workers can wait: what one transaction takes out, and as much again meanwhile.
+const WAITING_FILE_BYTES_MAX: usize = 8 << 20;
 /// What a row of a worker takes, nearly.
 const ROW_BYTES: usize = 256;
 /// Rows that are taken out of an outbox at once, nearly: what becomes of them has bounded memory.
 const TAKEN_ROWS: usize = 1 << 14;
-/// Pieces of memory that come back to a worker.
-const SPARE_MAX: usize = 64;
+/// Pieces of memory that come back to a worker: of one that can wait, all.
+const SPARE_MAX: usize = 256;
+/// Those that a worker has from the start.
+const SPARE_FIRST: usize = 32;
 /// Losses that wait in one outbox.
 const LOSSES_MAX: usize = 1 << 10;
 /// How long workers that can wait do so at once.
@@ -40,8 +44,9 @@ const FILE_SEED: [u64; 2] = [0x5c09_e5c0_9e5c_09e5, 0xf10e_5f10_e5f1_0e55];
 /// What one worker has handed on, and nobody has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// In pieces, as they came: to move rows to where there is room for all would take a worker long.
-    handed: Vec<Handed>,
+    /// In pieces, as they came: to move rows to where there is room for all would take a worker long. With each: everything
+    /// before this interval is in it, or in one before it.
+    handed: Vec<(Handed, i64)>,
     /// How many rows these are.
     rows: usize,
     /// Empty pieces that come back, so that a worker neither asks the system for memory, nor waits for who gives some
@@ -189,16 +194,26 @@ impl StatsStatus {
 }
 
 impl Outbox {
+    fn new() -> Outbox {
+        let spare = (0..SPARE_FIRST).map(|_| Handed::with_room()).collect();
+        Outbox { spare, ..Outbox::default() }
+    }
+
     /// What is in it, or the oldest of it.
     pub fn take(&mut self) -> (Vec<Handed>, Remainder, Vec<LossRow>) {
         let mut rows = 0;
-        let is_within = |piece: &&Handed| {
+        let is_within = |(piece, _): &&(Handed, i64)| {
             let is_within = rows < TAKEN_ROWS;
             rows += if is_within { piece.rows() } else { 0 };
             is_within
         };
         let count = self.handed.iter().take_while(is_within).count();
-        let pieces = self.handed.drain(..count).collect();
+        let taken_until = &mut self.taken_until;
+        let pieces = self.handed.drain(..count).map(|(piece, until)| {
+            *taken_until = until;
+            piece
+        });
+        let pieces = pieces.collect();
         self.rows -= rows;
         if self.handed.is_empty() {
             self.taken_until = self.until;
@@ -221,8 +236,10 @@ impl Outbox {
     /// Adds a piece.
     fn put(&mut self, handed: Handed) {
         self.rows += handed.rows();
-        let pieces = if handed.is_empty() { &mut self.spare } else { &mut self.handed };
-        pieces.push(handed);
+        match handed.is_empty() {
+            true => self.spare.push(handed),
+            false => self.handed.push((handed, self.until)),
+        }
     }
 }
 
@@ -240,7 +257,7 @@ impl Statistics {
             plan,
             live,
             seed: if live { [id as u64, (id >> 64) as u64] } else { FILE_SEED },
-            outboxes: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
+            outboxes: (0..workers.max(1)).map(|_| Mutex::new(Outbox::new())).collect(),
             over: AtomicBool::new(false),
             status: Mutex::new(StatsStatus { of, ..StatsStatus::default() }),
             news: Mutex::default(),
@@ -256,7 +273,8 @@ impl Statistics {
     }
 
     fn rows_max(&self) -> usize {
-        WAITING_BYTES_MAX / ROW_BYTES / self.outboxes.len()
+        let bytes_max = if self.live { WAITING_BYTES_MAX } else { WAITING_FILE_BYTES_MAX };
+        bytes_max / ROW_BYTES / self.outboxes.len()
     }
 
     /// Takes what `worker` hands on. Without `waits` it never waits: it leaves everything where it is if somebody
@@ -281,11 +299,12 @@ impl Statistics {
             std::thread::sleep(WAIT_STEP);
             outbox = place.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let room = outbox.spare.pop().unwrap_or_default();
+        let room = outbox.spare.pop().unwrap_or_else(Handed::with_room);
         let (handed, until) = counting.exchange(room);
         if !Arc::ptr_eq(&outbox.interfaces, interfaces) {
             outbox.interfaces = interfaces.clone();
         }
+        outbox.until = outbox.until.max(until);
         if outbox.rows > self.rows_max() || self.over.load(Ordering::Relaxed) {
             outbox.fold(handed, self.plan.length_ns);
         } else {
@@ -295,7 +314,6 @@ impl Statistics {
         if losses.len() <= room {
             outbox.losses.append(losses);
         }
-        outbox.until = outbox.until.max(until);
         outbox.clock_ns = outbox.clock_ns.max(clock_ns);
         let (flows, counters) = counting.counters();
         (outbox.flows, outbox.evicted) = (flows, counters.evicted);
@@ -352,5 +370,50 @@ impl Outbox {
         self.remainder.add_handed(&handed.flows, name, length_ns);
         handed.flows.clear();
         self.put(handed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scope_flow::totals::{Cell, Total};
+
+    /// A piece with so many rows.
+    fn piece(rows: usize) -> Handed {
+        let cell = |interval| (Cell { interval: interval as i64, interface: 0, vlan: 0 }, Total::default());
+        Handed { totals: (0..rows).map(cell).collect(), ..Handed::default() }
+    }
+
+    #[test]
+    fn what_is_taken_settles_also_where_more_always_waits() {
+        let mut outbox = Outbox::new();
+        for until in [3, 7, 7, 9] {
+            outbox.until = until;
+            outbox.put(piece(TAKEN_ROWS));
+        }
+        for (taken_until, has_more) in [(3, true), (7, true), (7, true), (9, false), (9, false)] {
+            outbox.take();
+            assert_eq!((outbox.taken_until, outbox.has_more()), (taken_until, has_more));
+        }
+        assert_eq!(outbox.rows, 0);
+        // What has no rows says at once how far a worker has come, but not in front of what waits.
+        outbox.until = 11;
+        outbox.put(piece(0));
+        outbox.until = 12;
+        outbox.put(piece(TAKEN_ROWS));
+        outbox.until = 15;
+        outbox.put(piece(0));
+        outbox.put(piece(1));
+        for taken_until in [12, 15] {
+            outbox.take();
+            assert_eq!(outbox.taken_until, taken_until);
+        }
+    }
+
+    #[test]
+    fn pieces_come_back_within_their_bound() {
+        let mut outbox = Outbox::new();
+        let rest = outbox.give_back((0..SPARE_MAX).map(|_| piece(0)).collect());
+        assert_eq!((outbox.spare.len(), rest.len()), (SPARE_MAX, SPARE_FIRST));
     }
 }

@@ -342,7 +342,7 @@ facts! {
         folded_rows: u64,
         /// records of flows that were folded into sums
         folded_flows: u64,
-        /// of both, those that couldn't be written in time
+        /// rows that couldn't be written in time: they are folded into sums, or, where statistics ended, lost
         unwritten: u64,
         /// packets that came when their interval was written: they were added to its rows
         late: u64,

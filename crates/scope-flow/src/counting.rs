@@ -221,8 +221,17 @@ impl Counting {
 const END_SLOTS: usize = 1 << 12;
 /// So many rows are worth to be taken at once.
 const HAND_ON_FROM: usize = 1 << 8;
+/// As a rule no piece has more rows of a kind.
+const PIECE_ROWS: usize = 2 * HAND_ON_FROM;
 
 impl Handed {
+    /// An empty one with memory for a whole piece: asked for at once, since each time more costs a call of the system, for
+    /// which a worker may have to wait.
+    pub fn with_room() -> Handed {
+        let (deltas, records) = (Vec::with_capacity(PIECE_ROWS), Vec::with_capacity(PIECE_ROWS));
+        Handed { flows: HandedFlows { deltas, records }, totals: Vec::new() }
+    }
+
     /// There is nothing.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.totals.is_empty()

@@ -72,6 +72,13 @@ struct Open {
     traffic: HashMap<Place, Pair>,
 }
 
+/// Memory that is used again.
+#[derive(Debug, Default)]
+struct Room {
+    traffic: HashMap<Place, Pair>,
+    rows: Vec<(Place, Pair)>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Joined {
@@ -79,6 +86,8 @@ pub struct Joined {
     /// Which addresses have rows of their own.
     pub local: Local,
     open: BTreeMap<i64, Open>,
+    /// Memory for the traffic of an interval, and to sort rows: so it is asked for once, and not in other pieces each time.
+    room: Room,
     /// Before this interval all is written.
     written: i64,
     /// Interfaces that were seen so far.
@@ -100,6 +109,7 @@ impl Joined {
             rules,
             local,
             open: BTreeMap::new(),
+            room: Room::default(),
             written: i64::MIN,
             interfaces: BTreeSet::new(),
             taps: Taps::default(),
@@ -164,7 +174,9 @@ impl Joined {
         let [(_, lesser), (_, greater)] = ends;
         let (lesser, greater) = if proto == Proto::Icmp { (0, 0) } else { (lesser, greater) };
         let port = lesser.min(greater);
-        let traffic = &mut self.open.entry(delta.interval).or_default().traffic;
+        let room = &mut self.room;
+        let begin = || Open { traffic: std::mem::take(&mut room.traffic), ..Open::default() };
+        let traffic = &mut self.open.entry(delta.interval).or_insert_with(begin).traffic;
         for (end, own) in [lesser, greater].into_iter().enumerate() {
             let address = ends[end].0;
             let ip = match self.local.is_local(interface, address) {
@@ -186,7 +198,8 @@ impl Joined {
         }
         let rows_max = self.rules.traffic_rows_max;
         if traffic.len() > rows_max.saturating_mul(OPEN_FACTOR) {
-            self.counters.folded_rows += fold(traffic, rows_max.saturating_mul(OPEN_FACTOR / 2));
+            let kept = rows_max.saturating_mul(OPEN_FACTOR / 2);
+            self.counters.folded_rows += fold(traffic, &mut self.room.rows, kept);
         }
     }
 
@@ -237,6 +250,12 @@ impl Joined {
     /// `clock_ns` is the latest time that any of them has seen.
     pub fn settle(&mut self, until: i64, clock_ns: i64) -> Settled {
         let mut settled = Settled::default();
+        self.settle_into(&mut settled, until, clock_ns);
+        settled
+    }
+
+    /// The same; they are added to `settled`.
+    pub fn settle_into(&mut self, settled: &mut Settled, until: i64, clock_ns: i64) {
         if until == i64::MAX {
             for (mut record, interface) in std::mem::take(&mut self.stopped) {
                 if clock_ns.saturating_sub(record.end_ns) > self.rules.idle_ns {
@@ -248,7 +267,7 @@ impl Joined {
         self.begin_live_rows(until, clock_ns);
         let later = self.open.split_off(&until);
         for (interval, open) in std::mem::replace(&mut self.open, later) {
-            self.close(interval, open, &mut settled);
+            self.close(interval, open, settled);
         }
         if until > self.written {
             self.written = until;
@@ -257,10 +276,9 @@ impl Joined {
         let release_ns =
             if until == i64::MAX { i64::MAX } else { until_ns.saturating_sub(self.rules.idle_ns) };
         self.taps.release(release_ns, &mut self.whole);
-        settled.flows.extend(std::mem::take(&mut self.whole).into_iter().map(flow_row));
+        settled.flows.extend(self.whole.drain(..).map(flow_row));
         settled.flows.append(&mut self.unwritten);
         settled.losses.extend(self.losses.extract_if(.., |loss| loss.to_ns < until_ns));
-        settled
     }
 
     /// Interfaces of which nothing came have rows of zeros, from the first interval that was written on.
@@ -268,9 +286,11 @@ impl Joined {
         if !self.rules.is_live {
             return;
         }
-        let end = until.min(clock_ns.div_euclid(self.rules.length_ns).saturating_add(1));
-        let first = self.open.first_key_value().map_or(end.saturating_sub(1), |(interval, _)| *interval);
-        let from = if self.written == i64::MIN { first } else { self.written };
+        let now = clock_ns.div_euclid(self.rules.length_ns);
+        let end = until.min(now.saturating_add(1));
+        // What was over before anybody looked has no row.
+        let first = self.open.first_key_value().map_or(until.min(now), |(interval, _)| *interval);
+        let from = if self.written <= 0 { first } else { self.written };
         // A clock that leaps fills no years with zeros.
         for interval in from.max(end.saturating_sub(LEAP_INTERVALS))..end {
             let open = self.open.entry(interval).or_default();
@@ -294,7 +314,8 @@ impl Joined {
             if is_rewritten { 0 } else { lost.sum() }
         };
         if open.traffic.len() > self.rules.traffic_rows_max {
-            self.counters.folded_rows += fold(&mut open.traffic, self.rules.traffic_rows_max);
+            self.counters.folded_rows +=
+                fold(&mut open.traffic, &mut self.room.rows, self.rules.traffic_rows_max);
         }
         settled.intervals.extend(open.totals.into_iter().map(|((interface, vlan), total)| {
             let Total { all, ip_packets, ip_bytes, protocols: [tcp, udp, icmp, other], sent, new_flows } =
@@ -319,12 +340,16 @@ impl Joined {
                 lost_max,
             }
         }));
-        let mut rows: Vec<(Place, Pair)> = open.traffic.into_iter().collect();
+        let rows = &mut self.room.rows;
+        rows.extend(open.traffic.drain());
         rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        settled.traffic.extend(rows.into_iter().map(|(place, [received, sent])| {
+        settled.traffic.extend(rows.drain(..).map(|(place, [received, sent])| {
             let Place { interface, vlan, ip, proto, port, role } = place;
             TrafficRow { ts_ns, interface, vlan, ip, proto, port, role, received, sent }
         }));
+        if self.room.traffic.capacity() < open.traffic.capacity() {
+            self.room.traffic = open.traffic;
+        }
     }
 }
 
@@ -332,9 +357,10 @@ impl Joined {
 const LEAP_INTERVALS: i64 = 1024;
 
 /// Folds the lightest rows, so that at most `rows_max` are left as long as remainders allow it; how many were folded.
-fn fold(traffic: &mut HashMap<Place, Pair>, rows_max: usize) -> u64 {
+/// `rows` is room to sort them, and empty.
+fn fold(traffic: &mut HashMap<Place, Pair>, rows: &mut Vec<(Place, Pair)>, rows_max: usize) -> u64 {
     let weight = |pair: &Pair| pair[0].bytes + pair[1].bytes;
-    let mut rows: Vec<(Place, Pair)> = traffic.drain().collect();
+    rows.extend(traffic.drain());
     rows.sort_unstable_by(|(one, of_one), (other, of_other)| {
         weight(of_other).cmp(&weight(of_one)).then_with(|| one.cmp(other))
     });
@@ -359,7 +385,7 @@ fn fold(traffic: &mut HashMap<Place, Pair>, rows_max: usize) -> u64 {
             sum.add(amount);
         }
     }
-    for (place, pair) in rows {
+    for (place, pair) in rows.drain(..) {
         let sums = traffic.entry(place).or_default();
         for (sum, amount) in sums.iter_mut().zip(&pair) {
             sum.add(amount);
@@ -457,6 +483,29 @@ mod tests {
     }
 
     #[test]
+    fn a_live_run_has_no_row_of_what_was_over_before_it_began() {
+        for first_settled in [None, Some((0, 0)), Some((5, 5 * SECOND + 3))] {
+            let mut live = joined(true, 10);
+            live.add(&Handed::default(), &names());
+            if let Some((until, clock_ns)) = first_settled {
+                assert!(live.settle(until, clock_ns).is_empty(), "{first_settled:?}");
+            }
+            let none = live.settle(5, 5 * SECOND + 4);
+            assert!(none.is_empty(), "{first_settled:?}: {:?}", none.intervals);
+            let settled = live.settle(7, 7 * SECOND + 4);
+            let times: Vec<i64> = settled.intervals.iter().map(|row| row.ts_ns / SECOND).collect();
+            assert_eq!(times, [5, 6], "{first_settled:?}");
+            let last = live.settle(i64::MAX, 7 * SECOND + 5);
+            assert_eq!(last.intervals.len(), 1, "{first_settled:?}");
+        }
+        let mut short = joined(true, 10);
+        short.add(&Handed::default(), &names());
+        let times: Vec<i64> =
+            short.settle(i64::MAX, 5 * SECOND).intervals.iter().map(|row| row.ts_ns / SECOND).collect();
+        assert_eq!(times, [5], "it ended before anything was settled");
+    }
+
+    #[test]
     fn what_comes_late_is_added_and_counted() {
         let mut joined = joined(false, 10);
         joined.add(&handed(&[1]), &names());
@@ -483,7 +532,7 @@ mod tests {
         let sum = |rows: &HashMap<Place, Pair>| rows.values().map(|pair| pair[0].bytes).sum::<u64>();
         for rows_max in [1, 2, 3, 10, 99, 100, 1000] {
             let mut rows = all.clone();
-            let folded = fold(&mut rows, rows_max);
+            let folded = fold(&mut rows, &mut Vec::new(), rows_max);
             assert_eq!(sum(&rows), sum(&all), "{rows_max}");
             // Where there are fewer rows than kinds of remainders, these are all there is.
             assert!(rows.len() <= rows_max.max(2), "{rows_max}: {}", rows.len());

@@ -2,6 +2,7 @@
 //!
 //! Traffic is folded by interval, interface, VLAN and protocol; records by interface, VLAN and protocol.
 
+use crate::community::CommunityId;
 use crate::entry::{Delta, Record};
 use crate::rows::{Amount, FlowRow, Owner, Proto, Reason, Role, Settled, Side, TrafficRow};
 use crate::table::HandedFlows;
@@ -114,7 +115,7 @@ impl Remainder {
             rtt_server_ns: None,
             rtt_client_ns: None,
             state: None,
-            community_id: String::new(),
+            community_id: CommunityId::default(),
             reason: Reason::Unwritten,
         });
         row.start_ns = row.start_ns.min(start_ns);
@@ -175,12 +176,12 @@ impl Settled {
         folded
     }
 
-    /// Adds what settled later.
-    pub fn join(&mut self, later: Settled) {
-        self.intervals.extend(later.intervals);
-        self.traffic.extend(later.traffic);
-        self.flows.extend(later.flows);
-        self.losses.extend(later.losses);
+    /// Nothing is left but its memory.
+    pub fn clear(&mut self) {
+        self.intervals.clear();
+        self.traffic.clear();
+        self.flows.clear();
+        self.losses.clear();
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Rows carry values, not texts: how an address or a state is spelled is a matter of whoever writes them.
 
+pub use crate::community::CommunityId;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -201,7 +202,7 @@ pub struct FlowRow {
     /// Of TCP.
     pub state: Option<State>,
     /// Version 1, seed 0; empty: of a record that stands for others.
-    pub community_id: String,
+    pub community_id: CommunityId,
     /// Why it was written.
     pub reason: Reason,
 }

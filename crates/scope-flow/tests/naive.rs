@@ -379,7 +379,7 @@ fn rows(packets: &[One], workers: usize, local: &Local, settles: bool) -> Settle
         }
         if settles {
             let until = untils.iter().copied().min().unwrap_or(0);
-            settled.join(joined.settle(until, clocks.iter().copied().max().unwrap_or(0)));
+            joined.settle_into(&mut settled, until, clocks.iter().copied().max().unwrap_or(0));
         }
     }
     for counting in &mut counting {
@@ -388,7 +388,7 @@ fn rows(packets: &[One], workers: usize, local: &Local, settles: bool) -> Settle
         assert_eq!(until, i64::MAX);
         joined.add(&handed, &names);
     }
-    settled.join(joined.settle(i64::MAX, clocks.iter().copied().max().unwrap_or(0)));
+    joined.settle_into(&mut settled, i64::MAX, clocks.iter().copied().max().unwrap_or(0));
     settled
 }
 

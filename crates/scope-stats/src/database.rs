@@ -372,7 +372,7 @@ impl Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scope_flow::rows::{FlowRow, Reason, Side};
+    use scope_flow::rows::{CommunityId, FlowRow, Reason, Side};
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
 
@@ -395,7 +395,7 @@ mod tests {
             rtt_server_ns: None,
             rtt_client_ns: None,
             state: None,
-            community_id: "1:LQU9qZlK+B5F3KDmev6m5PMibrg=".to_string(),
+            community_id: CommunityId::new("1:LQU9qZlK+B5F3KDmev6m5PMibrg=").unwrap(),
             reason: Reason::Idle,
         };
         (from..from + count).map(flow).collect()

@@ -457,7 +457,7 @@ mod tests {
             rtt_server_ns: None,
             rtt_client_ns: None,
             state: None,
-            community_id: String::new(),
+            community_id: scope_flow::rows::CommunityId::default(),
             reason: Reason::End,
         }
     }

@@ -164,7 +164,7 @@ pub fn add_flows(transaction: &Transaction<'_>, rows: &[FlowRow]) -> rusqlite::R
             row.rtt_server_ns,
             row.rtt_client_ns,
             row.state.map(|state| state.word()),
-            row.community_id,
+            row.community_id.as_str(),
             row.reason.word(),
         ])?;
     }

@@ -6,7 +6,8 @@ mod run;
 use run::{Done, LIMIT, Place, Started, finish, wait_until, wirescope};
 use rusqlite::Connection;
 use scope_flow::rows::{
-    Amount, FlowRow, IntervalRow, LossRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum, TrafficRow,
+    Amount, CommunityId, FlowRow, IntervalRow, LossRow, Owner, Proto, Reason, Role, Settled, Side, State,
+    Sum, TrafficRow,
 };
 use scope_stats::{Every, Options, RunFacts, Writer};
 use scope_testkit::traffic::{Conversations, ETHERNET, Interface};
@@ -344,7 +345,7 @@ fn odd_rows() -> Settled {
                 rtt_server_ns: (number % 3 == 0).then_some(number as i64),
                 rtt_client_ns: (number % 3 == 1).then_some(i64::MAX),
                 state: (is_known && number > 1).then_some(State::Midstream),
-                community_id: if is_known { "1:abc+/=".to_string() } else { String::new() },
+                community_id: CommunityId::new(if is_known { "1:abc+/=" } else { "" }).unwrap(),
                 reason,
             });
         }

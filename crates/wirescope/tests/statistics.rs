@@ -4,7 +4,8 @@ mod run;
 
 use run::{Done, Place, Started, finish, is_root, names, skip, wait_until, wirescope};
 use scope_flow::rows::{
-    Amount, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum, TrafficRow,
+    Amount, CommunityId, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum,
+    TrafficRow,
 };
 use scope_stats::{Every, Options, RunFacts, Writer};
 use serde_json::Value;
@@ -77,7 +78,7 @@ fn settled(ts_ns: i64, packets: u64) -> Settled {
             rtt_server_ns: Some(12_000_000),
             rtt_client_ns: None,
             state: Some(State::Closed),
-            community_id: "1:abc=".to_string(),
+            community_id: CommunityId::new("1:abc=").unwrap(),
             reason: Reason::End,
         }],
         losses: Vec::new(),

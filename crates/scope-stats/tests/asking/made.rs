@@ -1,7 +1,8 @@
 //! Random rows of three days, written into one file and into a folder, and the rows themselves for naive answers.
 
 use scope_flow::rows::{
-    Amount, FlowRow, IntervalRow, LossRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum, TrafficRow,
+    Amount, CommunityId, FlowRow, IntervalRow, LossRow, Owner, Proto, Reason, Role, Settled, Side, State,
+    Sum, TrafficRow,
 };
 use scope_stats::asking::{Access, Bounds, Database, Watch};
 use scope_stats::{Every, Options, RunFacts, Writer};
@@ -94,7 +95,7 @@ pub fn flow(dice: &mut Dice, end_ns: i64) -> FlowRow {
         rtt_server_ns: (dice.below(2) == 0).then(|| dice.below(1 << 30) as i64),
         rtt_client_ns: (dice.below(2) == 0).then(|| dice.below(1 << 30) as i64),
         state: (proto == 6).then(|| dice.one(&[State::Open, State::Closed, State::Reset])),
-        community_id: if ends.is_some() { "1:abc=".to_string() } else { String::new() },
+        community_id: CommunityId::new(if ends.is_some() { "1:abc=" } else { "" }).unwrap(),
         reason,
     }
 }

@@ -3,7 +3,8 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags};
 use scope_flow::rows::{
-    Amount, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum, TrafficRow,
+    Amount, CommunityId, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, State, Sum,
+    TrafficRow,
 };
 use scope_stats::{Options, RunFacts, Writer};
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ pub fn flow(end_ns: i64, packets: u64) -> FlowRow {
         rtt_server_ns: Some(1_000_000),
         rtt_client_ns: None,
         state: Some(State::Closed),
-        community_id: "1:abc=".to_string(),
+        community_id: CommunityId::new("1:abc=").unwrap(),
         reason: Reason::End,
     }
 }

@@ -4,7 +4,9 @@ use crate::loss;
 use crate::made::{
     LENGTH, SECOND, T0, flow, interval, ip, one, open, open_with, options, reader, rows, traffic,
 };
-use scope_flow::rows::{Amount, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, Sum};
+use scope_flow::rows::{
+    Amount, CommunityId, FlowRow, IntervalRow, Owner, Proto, Reason, Role, Settled, Side, Sum,
+};
 use scope_stats::schema::{APPLICATION_ID, TABLES, VERSION};
 use std::sync::Arc;
 
@@ -110,7 +112,7 @@ fn every_figure_stands_in_its_column() {
                 destination: None,
                 rtt_server_ns: None,
                 state: None,
-                community_id: String::new(),
+                community_id: CommunityId::default(),
                 reason: Reason::Unwritten,
                 forward: Side::default(),
                 reverse: Side::default(),
