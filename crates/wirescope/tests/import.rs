@@ -494,7 +494,11 @@ fn an_import_whose_packets_bounds_delete_again_is_a_failure_and_notes_nothing() 
             words.contains("1,000 of the 1,000 packets that this import stored are deleted again"),
             "{words}"
         );
-        assert!(words.contains("raise --store-age, or import into a folder of its own"), "{words}");
+        assert!(
+            words
+                .contains("raise --store-age, or lower --store-min-free, or import into a folder of its own"),
+            "{words}"
+        );
         assert_eq!(noted(&place.path("store")), Vec::<Value>::new());
     }
     // A part of it, for a budget.
@@ -507,7 +511,11 @@ fn an_import_whose_packets_bounds_delete_again_is_a_failure_and_notes_nothing() 
     assert_eq!(object["stores"][0]["deleted"]["packets"], 120_000 - left, "{object}");
     assert_eq!(object["files"][0]["noted"], false);
     let failures = object["failures"].to_string();
-    assert!(failures.contains("raise --store-budget, or import into a folder of its own"), "{failures}");
+    assert!(
+        failures
+            .contains("raise --store-budget, or lower --store-min-free, or import into a folder of its own"),
+        "{failures}"
+    );
     assert_eq!(noted(&place.path("store")), Vec::<Value>::new());
 }
 
