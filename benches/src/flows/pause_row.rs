@@ -32,7 +32,7 @@ use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
 use scope_engine::wiring::{Part, Shared};
 use scope_engine::worker::{Feed, work};
-use scope_engine::{Measuring, Statistics, StatsPlan, StatsStatus};
+use scope_engine::{Measuring, Statistics, StatsPlan, StatsStatus, Tables};
 use scope_events::Events;
 use scope_filter::{FilterEngine, VlanRule};
 use scope_flow::local::Rule;
@@ -261,9 +261,10 @@ fn run(workspace: &Workspace, seconds: u64) -> Result<(Pauses, StatsStatus)> {
         RunFacts { run: "bench".to_string(), sources: vec!["flows".to_string()], ..RunFacts::default() };
     let writer = Writer::open(options, facts)
         .map_err(|faults| anyhow!("{}", faults.first().map(ToString::to_string).unwrap_or_default()))?;
-    let statistics = Arc::new(Statistics::new(plan, 1, ring.run_id(), true));
-    let shared = shared(folder.path(), ring, &statistics)?;
     let core = cores()[0];
+    let tables = Tables::make(&plan, ring.run_id(), &[&[core as u32]]);
+    let statistics = Arc::new(Statistics::new(plan, 1, ring.run_id(), true, tables));
+    let shared = shared(folder.path(), ring, &statistics)?;
     let outcome = Arc::new(Mutex::new(None));
     let source = Box::new(Flows::new(packets, &outcome)?);
     let feed = Feed { source, parts: vec![Part::default()], cpus: vec![core as u32] };

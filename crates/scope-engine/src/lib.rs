@@ -120,7 +120,7 @@ pub use run::{QUESTIONS_MAX, ring_config, run};
 pub use script_status::ScriptStatus;
 pub use socket::Socket;
 pub use space::SpaceSummary;
-pub use statistics::{Statistics, StatsStatus, no_flows};
+pub use statistics::{Statistics, StatsStatus, Tables, no_flows};
 pub use status::{DumpStatus, LaneStatus, SourceStatus, Status, TriggerStatus, WorkerStatus};
 pub use summary::{DumpSummary, Summary};
 pub use thread_times::WorkerTime;

@@ -40,7 +40,7 @@ use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
-use crate::plan::{Fixed, RunPlan};
+use crate::plan::{Fixed, RunPlan, StatsPlan};
 use crate::recording::{self, Asked, Outlets, Recording};
 use crate::refused::Refused;
 use crate::report;
@@ -49,7 +49,7 @@ use crate::short_snap;
 use crate::socket::Socket;
 use crate::sources::{self, open_sources};
 use crate::space::Space;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Tables};
 use crate::status::{Status, StatusTaker, counter_samples};
 use crate::steps::Steps;
 use crate::stores::{self, OpenStores, Stores};
@@ -118,6 +118,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     let Fixed { filter_engine, sources, signals, .. } = &plan.fixed;
     let mut warnings = prepare_filters(*filter_engine, sources, store, signals, plan.live.triggers.iter());
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
+    let make = |stats: &StatsPlan| Tables::make(stats, ring.run_id(), &sources::live_workers(&plan.fixed));
+    let tables = plan.fixed.stats.as_ref().map(make).unwrap_or_default();
     let own = live::own_traffic(&plan.fixed);
     let mut sources = open_sources(&plan.fixed, &own).map_err(EngineError::Source)?;
     let mut notes = live::notes(&plan.fixed, &own, &sources);
@@ -176,7 +178,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         warnings.push(SLOW_SCRIPTS.to_string().into());
     }
     let scripts = Arc::new(scripts);
-    let ready = Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec, scripts };
+    let ready =
+        Ready { outputs, rights, ring, tables, stores, past, clock, summaries, events, exec, scripts };
     let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
@@ -268,6 +271,7 @@ struct Ready {
     outputs: Outputs,
     rights: Option<Rights>,
     ring: Arc<Ring>,
+    tables: Tables,
     stores: Option<Stores>,
     past: Option<Arc<Past>>,
     clock: Arc<dyn Clock>,
@@ -279,7 +283,8 @@ struct Ready {
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, stores, past, clock, summaries, events, exec, scripts } = ready;
+        let Ready { outputs, rights, ring, tables, stores, past, clock, summaries, events, exec, scripts } =
+            ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -307,11 +312,8 @@ impl Run {
             let (signals, bytes) = (plan.fixed.signals.clone(), plan.fixed.count_bytes);
             Arc::new(Measuring::new(signals, sources.len(), ring.run_id(), bytes, live))
         };
-        let statistics = plan
-            .fixed
-            .stats
-            .clone()
-            .map(|stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live)));
+        let begin = |stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live, tables));
+        let statistics = plan.fixed.stats.clone().map(begin);
         let shared = Shared {
             ring,
             measuring,

@@ -62,6 +62,25 @@ pub(crate) fn open_sources(fixed: &Fixed, own: &[Connection]) -> Result<Vec<Feed
     Ok(sources)
 }
 
+/// The processors of each worker of a run that only captures from interfaces, in the order of [`open_sources`]; of other
+/// runs none.
+pub(crate) fn live_workers(fixed: &Fixed) -> Vec<&[u32]> {
+    let (mut workers, mut shared) = (Vec::new(), None);
+    for entry in &fixed.sources {
+        let count = match &entry.plan {
+            SourcePlan::AfPacket(live) => live.workers,
+            SourcePlan::Pcap(_) => 1,
+            SourcePlan::File(_) | SourcePlan::Synth(_) => return Vec::new(),
+        };
+        if count == 0 {
+            shared.get_or_insert(entry.pinning.of_worker(0));
+        }
+        workers.extend((0..count).map(|index| entry.pinning.of_worker(index as usize)));
+    }
+    workers.extend(shared);
+    workers
+}
+
 /// Lets them read what stands before their packets: behind the line where rights are given up.
 pub(crate) fn begin(fixed: &Fixed, feeds: &mut [Feed]) -> Result<(), Fault> {
     let of = |error: SourceError| match fixed.sources.iter().find(|entry| entry.plan.file().is_some()) {

@@ -17,6 +17,7 @@ use scope_flow::counting::{Counting, Handed, Settings};
 use scope_flow::remainder::Remainder;
 use scope_flow::rows::LossRow;
 use scope_flow::table::Bounds;
+use scope_machine::cpus::pin_this_thread;
 use scope_machine::disk::Disk;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -73,7 +74,9 @@ pub struct Statistics {
     pub(crate) plan: StatsPlan,
     /// No source can wait.
     pub(crate) live: bool,
-    seed: [u64; 2],
+    settings: Settings,
+    /// What workers that haven't begun will count in, by number.
+    tables: Vec<Mutex<Option<Counting>>>,
     /// One for each worker. Protected by its lock, which is held to put something in or to take all.
     pub(crate) outboxes: Vec<Mutex<Outbox>>,
     /// The thread has ended, or never began.
@@ -82,6 +85,41 @@ pub struct Statistics {
     status: Mutex<StatsStatus>,
     /// What people are to hear, and haven't yet.
     news: Mutex<Vec<String>>,
+}
+
+/// What workers of interfaces will count in. Their memory is there before the first packet is, and on the node of the
+/// processors that they run on.
+#[derive(Debug, Default)]
+pub struct Tables(Vec<Counting>);
+
+impl Tables {
+    /// Of a run with such workers: the processors of each, none for any.
+    pub fn make(plan: &StatsPlan, run_id: [u8; 16], workers: &[&[u32]]) -> Tables {
+        let settings = settings(plan, workers.len(), run_id, true);
+        let make = |cpus: &[u32]| {
+            // Where that fails it is only slower; the worker says it.
+            let _ = pin_this_thread(cpus);
+            let mut counting = Counting::new(settings);
+            counting.touch();
+            counting
+        };
+        std::thread::scope(|scope| {
+            let make = &make;
+            let begin = |cpus| std::thread::Builder::new().spawn_scoped(scope, move || make(cpus)).ok();
+            let threads: Vec<_> = workers.iter().map(|&cpus| begin(cpus)).collect();
+            let made = threads.into_iter().map(|thread| thread?.join().ok());
+            Tables(made.map(|table| table.unwrap_or_else(|| Counting::new(settings))).collect())
+        })
+    }
+}
+
+/// What a worker counts, and how.
+fn settings(plan: &StatsPlan, workers: usize, run_id: [u8; 16], live: bool) -> Settings {
+    let StatsPlan { flows_max, idle_ns, active_ns, length_ns, .. } = *plan;
+    let bounds = Bounds { flows_max: (flows_max / workers.max(1)).max(1), idle_ns, active_ns };
+    let id = u128::from_le_bytes(run_id);
+    let seed = if live { [id as u64, (id >> 64) as u64] } else { FILE_SEED };
+    Settings { bounds, length_ns, expires: live, seed }
 }
 
 /// What stays the same of statistics while they are made.
@@ -244,19 +282,21 @@ impl Outbox {
 }
 
 impl Statistics {
-    /// Of a run with so many workers. `run_id` is what nobody outside can guess.
-    pub fn new(plan: StatsPlan, workers: usize, run_id: [u8; 16], live: bool) -> Statistics {
-        let id = u128::from_le_bytes(run_id);
+    /// Of a run with so many workers. `run_id` is what nobody outside can guess. `tables` are those of its workers, if
+    /// they were made before.
+    pub fn new(plan: StatsPlan, workers: usize, run_id: [u8; 16], live: bool, tables: Tables) -> Statistics {
         let of = StatsOf {
             db: plan.db.as_ref().map(|options| options.db.to_string_lossy().into_owned()),
             ipfix: plan.ipfix.map(|collector| collector.to_string()),
             interval_ns: plan.length_ns,
             flows_max: plan.flows_max as u64,
         };
+        debug_assert!(tables.0.is_empty() || live && tables.0.len() == workers);
         Statistics {
+            settings: settings(&plan, workers, run_id, live),
+            tables: tables.0.into_iter().map(|table| Mutex::new(Some(table))).collect(),
             plan,
             live,
-            seed: if live { [id as u64, (id >> 64) as u64] } else { FILE_SEED },
             outboxes: (0..workers.max(1)).map(|_| Mutex::new(Outbox::new())).collect(),
             over: AtomicBool::new(false),
             status: Mutex::new(StatsStatus { of, ..StatsStatus::default() }),
@@ -264,12 +304,10 @@ impl Statistics {
         }
     }
 
-    /// What a worker counts, and how.
-    pub(crate) fn settings(&self) -> Settings {
-        let StatsPlan { flows_max, idle_ns, active_ns, length_ns, .. } = self.plan;
-        let flows_max = (flows_max / self.outboxes.len()).max(1);
-        let bounds = Bounds { flows_max, idle_ns, active_ns };
-        Settings { bounds, length_ns, expires: self.live, seed: self.seed }
+    /// What a worker counts in.
+    pub(crate) fn counting(&self, worker: u32) -> Counting {
+        let table = self.tables.get(worker as usize).and_then(|table| locked(table).take());
+        table.unwrap_or_else(|| Counting::new(self.settings))
     }
 
     fn rows_max(&self) -> usize {

@@ -86,6 +86,11 @@ impl Counting {
         }
     }
 
+    /// Has the system give all memory of flows now: see [`FlowTable::touch`].
+    pub fn touch(&mut self) {
+        self.table.touch();
+    }
+
     /// Counts the packets of a batch that are in `which`, a bit each. `headers` are those of the packet in a place, if
     /// it was parsed; `bytes` is its frame's length. `then` gets the place of each packet that has a flow, and the flow
     /// as it is right behind that packet.

@@ -153,6 +153,16 @@ impl FlowTable {
         }
     }
 
+    /// Has the system give all of its memory now, where nothing is counted yet: later a packet would wait for that.
+    pub fn touch(&mut self) {
+        let flows_max = self.bounds.flows_max;
+        self.entries.resize(flows_max, Entry::new(0, &Seen::default()));
+        self.entries.clear();
+        self.free.resize(flows_max, 0);
+        self.free.clear();
+        self.index.fill(0);
+    }
+
     /// Flows that are in it.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()

@@ -23,6 +23,25 @@ fn local(db: &Path) -> String {
 }
 
 #[test]
+fn memory_of_flows_is_there_before_the_first_packet() {
+    let Some(live) = Live::or_skip() else { return };
+    // An entry has 256 bytes, and two places of the index.
+    for (workers, flows_max, expected) in [(1, "300000", 300_000 * 256), (2, "600000", 600_000 * 256)] {
+        let source = format!("afpacket:vb,workers={workers}");
+        let words = ["stats", "--source", &source, "--flows-max", flows_max, "--db"];
+        let mut command = wirescope(&words);
+        command.arg(live.place.path(flows_max));
+        let started = Started::new(inside(live.lab.b(), &command));
+        wait_until("ready", || started.words().contains("ready, process"));
+        let resident = started.own_resident_bytes();
+        assert!((expected..2 * expected).contains(&resident), "{flows_max}: {resident}");
+        started.signal(libc::SIGINT);
+        let done = started.finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn addresses_that_an_interface_gets_and_loses_are_local_meanwhile() {
     let Some(live) = Live::or_skip() else { return };
     let db = live.place.path("live.sqlite");

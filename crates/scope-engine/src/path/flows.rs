@@ -35,7 +35,7 @@ impl<'a> Flows<'a> {
             statistics,
             index,
             grace_ns,
-            counting: Counting::new(statistics.settings()),
+            counting: statistics.counting(index),
             interfaces: Arc::default(),
             pseudo_headers: Vec::new(),
             losses: Vec::new(),

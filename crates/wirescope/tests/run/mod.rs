@@ -286,8 +286,17 @@ impl Started {
 
     /// Bytes of shared memory that are resident in it.
     pub fn shared_resident_bytes(&self) -> u64 {
+        self.memory("RssShmem:")
+    }
+
+    /// Bytes of memory of its own that are resident in it.
+    pub fn own_resident_bytes(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, of: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 
