@@ -131,6 +131,12 @@ impl Obeying<'_> {
     }
 
     fn fire(&self, which: &Which) -> Result<Reply, Refusal> {
+        if self.fixed.folder.is_none() && self.fixed.dump.single.is_none() {
+            let fault = Fault::of("out").cause("this run has no folder for dumps");
+            let refusal = Refusal::Faults(vec![fault.remedy("start it with --out DIR")]);
+            self.watch.note(&format!("{}: not fired: {refusal}", words(which)));
+            return Err(refusal);
+        }
         let set = self.shared.triggers.current();
         let triggers: Vec<&Arc<Trigger>> = match which {
             Which::Hand => vec![set.hand()],
@@ -332,7 +338,7 @@ mod tests {
             scripts: ScriptPlan::default(),
             filter_engine: FilterEngine::Interpreter,
             status_every: MINUTE,
-            folder: None,
+            folder: Some("out".into()),
             dump: DumpPlan::default(),
             store: None,
             stats: None,

@@ -39,6 +39,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that wait to be written: what they take is about 64 MiB.
 const WAITING_ROWS_MAX: usize = (64 << 20) / 256;
+/// A collector that has refused records takes them again when nothing was refused for so long.
+const REFUSING_FOR: Duration = Duration::from_secs(60);
 /// Copies of a database that are passed on at once.
 const COPIES_MAX: usize = 2;
 /// A copy that keeps a log from being emptied is given up when that is so long: at twice as much rows wait.
@@ -65,6 +67,8 @@ pub struct Recording<'a> {
     /// Rows of traffic, and records, that were folded since they couldn't be written.
     folded: (u64, u64),
     failed_at: Option<Instant>,
+    /// When the collector refused records last; `None`: it takes them.
+    refused_at: Option<Instant>,
     addresses_at: Option<Instant>,
     status: StatsStatus,
 }
@@ -190,6 +194,7 @@ impl<'a> Recording<'a> {
             is_behind: false,
             folded: (0, 0),
             failed_at: None,
+            refused_at: None,
             addresses_at: None,
             status: statistics.status(),
         }
@@ -376,8 +381,20 @@ impl<'a> Recording<'a> {
             sender.send(&self.waiting.flows[from..], now);
             let sent = sender.sent();
             (self.status.sent, self.status.unsent) = (sent.records, sent.refused_records);
-            if let Some(cause) = sender.take_error() {
-                self.warn(format!("statistics: the collector refuses records: {cause}; they are counted"));
+            match (sender.take_error(), self.refused_at) {
+                (Some(cause), before) => {
+                    self.refused_at = Some(now.instant);
+                    if before.is_none() {
+                        self.warn(format!(
+                            "statistics: the collector refuses records: {cause}; they are counted"
+                        ));
+                    }
+                }
+                (None, Some(before)) if now.instant.duration_since(before) >= REFUSING_FOR => {
+                    self.refused_at = None;
+                    self.warn("statistics: the collector takes records again".to_string());
+                }
+                (None, _) => {}
             }
         }
     }

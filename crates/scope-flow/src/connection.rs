@@ -21,8 +21,9 @@ pub struct Connection {
     syn_ns: i64,
     syn_ack_ns: i64,
     ack_ns: i64,
-    /// Behind the SYN, and behind the SYN+ACK.
-    syn_end: u32,
+    /// The SYN's number: one that comes again may have other bytes behind it, or none.
+    syn_sequence: u32,
+    /// Behind the SYN+ACK.
     syn_ack_end: u32,
     seen: u8,
 }
@@ -59,15 +60,15 @@ impl Connection {
         if segment.flags & FIN != 0 {
             self.seen |= HAS_FIN[side];
         }
-        let (has, end, at_ns, forward) = match segment.flags & (SYN | ACK) {
-            SYN => (HAS_SYN, &mut self.syn_end, &mut self.syn_ns, side),
+        let (has, place, number, at_ns, forward) = match segment.flags & (SYN | ACK) {
+            SYN => (HAS_SYN, &mut self.syn_sequence, segment.sequence, &mut self.syn_ns, side),
             flags if flags == SYN | ACK => {
-                (HAS_SYN_ACK, &mut self.syn_ack_end, &mut self.syn_ack_ns, 1 - side)
+                (HAS_SYN_ACK, &mut self.syn_ack_end, segment.end(), &mut self.syn_ack_ns, 1 - side)
             }
             _ => return None,
         };
         if self.seen & has == 0 {
-            (*end, *at_ns) = (segment.end(), time_ns);
+            (*place, *at_ns) = (number, time_ns);
             self.seen |= has;
         } else {
             self.seen |= IS_RESENT;
@@ -80,7 +81,7 @@ impl Connection {
     pub fn is_over_at(&self, segment: &Segment, is_midstream: bool) -> bool {
         segment.flags & (SYN | ACK) == SYN
             && (self.seen & (HAS_RST | HAS_FIN[0] | HAS_FIN[1]) != 0
-                || self.seen & HAS_SYN != 0 && self.syn_end != segment.end()
+                || self.seen & HAS_SYN != 0 && self.syn_sequence != segment.sequence
                 || self.seen & (HAS_SYN | HAS_SYN_ACK) == 0 && is_midstream)
     }
 
@@ -146,5 +147,32 @@ impl Connection {
         if self.seen & HAS_ACK != 0 {
             self.seen |= IS_TOLD;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(flags: u8, sequence: u32, acknowledged: u32, payload: u32) -> Segment {
+        Segment { sequence, acknowledged, payload, window: 1000, flags }
+    }
+
+    #[test]
+    fn a_syn_that_comes_again_without_its_data_is_of_the_same_connection() {
+        let mut connection = Connection::default();
+        // TCP Fast Open: a SYN with data, which is resent without.
+        assert_eq!(connection.add(0, 0, &segment(SYN, 100, 0, 10), 1), Some(0));
+        let again = segment(SYN, 100, 0, 0);
+        assert!(!connection.is_over_at(&again, true));
+        connection.add(0, 0, &again, 2);
+        connection.add(1, 0, &segment(SYN | ACK, 500, 101, 0), 3);
+        connection.add(0, 0, &segment(ACK, 101, 501, 0), 4);
+        assert_eq!(
+            (connection.state(), connection.rtt_server_ns()),
+            (State::Open, None),
+            "its SYN was resent"
+        );
+        assert!(connection.is_over_at(&segment(SYN, 101, 0, 0), true), "another number: another connection");
     }
 }

@@ -30,6 +30,7 @@ struct One {
     to: (u8, u16),
     flags: u8,
     payload: u16,
+    sequence: u32,
     is_sent: bool,
     is_ip: bool,
 }
@@ -92,7 +93,8 @@ impl One {
             frame.extend(self.to.1.to_be_bytes());
         }
         if self.proto == 6 {
-            frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, self.flags, 1, 0, 0, 0, 0, 0]);
+            frame.extend(self.sequence.to_be_bytes());
+            frame.extend([0, 0, 0, 0, 0x50, self.flags, 1, 0, 0, 0, 0, 0]);
         }
         frame.resize(self.bytes() as usize, 0);
         frame
@@ -117,8 +119,8 @@ struct Naive {
     end_ns: i64,
     source: (IpAddr, u16),
     packets: Vec<One>,
-    /// Behind its SYN.
-    syn_end: Option<u32>,
+    /// Of its SYN.
+    syn_sequence: Option<u32>,
     has_syn_ack: bool,
     fins: Vec<(IpAddr, u16)>,
     is_reset: bool,
@@ -133,7 +135,7 @@ impl Naive {
             end_ns: first.time_ns,
             source: first.ends()[0],
             packets: Vec::new(),
-            syn_end: None,
+            syn_sequence: None,
             has_syn_ack: false,
             fins: Vec::new(),
             is_reset: false,
@@ -234,8 +236,8 @@ impl Model {
             let is_syn = one.proto == 6 && one.flags & 0x12 == 2;
             let is_another = known.is_reset
                 || !known.fins.is_empty()
-                || known.syn_end.is_some_and(|end| end != one.end())
-                || known.syn_end.is_none() && !known.has_syn_ack && known.has_data;
+                || known.syn_sequence.is_some_and(|sequence| sequence != one.sequence)
+                || known.syn_sequence.is_none() && !known.has_syn_ack && known.has_data;
             let reason = match () {
                 () if is_idle && known.is_over() => Some(Reason::End),
                 () if is_idle => Some(Reason::Idle),
@@ -304,16 +306,19 @@ impl Model {
 }
 
 impl One {
-    /// The sequence number behind it: all begin with 1.
+    /// The sequence number behind it.
     fn end(&self) -> u32 {
-        1 + u32::from(self.payload) + u32::from(self.flags & 2 != 0) + u32::from(self.flags & 1 != 0)
+        self.sequence
+            + u32::from(self.payload)
+            + u32::from(self.flags & 2 != 0)
+            + u32::from(self.flags & 1 != 0)
     }
 }
 
 impl Naive {
     fn add_flags(&mut self, one: &One) {
         let [source, destination] = one.ends();
-        self.has_data |= one.end() != 1;
+        self.has_data |= one.end() != one.sequence;
         if one.flags & 4 != 0 {
             self.is_reset = true;
             return;
@@ -324,7 +329,7 @@ impl Naive {
         match one.flags & 0x12 {
             2 => {
                 self.source = source;
-                self.syn_end.get_or_insert(one.end());
+                self.syn_sequence.get_or_insert(one.sequence);
             }
             0x12 => {
                 self.source = destination;
@@ -476,13 +481,13 @@ prop_compose! {
         hosts in (1u8..4, 1u8..4).prop_filter("two hosts", |(a, b)| a != b),
         ports in prop_oneof![Just((443u16, 50_000u16)), Just((50_000, 443)), Just((123, 123)), Just((40_000, 50_000))],
         flags in prop_oneof![Just(0x10u8), Just(0x18), Just(2), Just(0x12), Just(0x11), Just(4)],
-        payload in 0u16..3,
+        (payload, sequence) in (0u16..3, prop_oneof![5 => Just(1u32), 1 => Just(2)]),
         is_sent: bool,
         is_ip in prop_oneof![9 => Just(true), 1 => Just(false)],
     ) -> One {
         One {
             time_ns, interface, vlan, is_ipv6, proto, from: (hosts.0, ports.0), to: (hosts.1, ports.1),
-            flags, payload, is_sent, is_ip,
+            flags, payload, sequence, is_sent, is_ip,
         }
     }
 }

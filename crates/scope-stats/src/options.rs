@@ -8,6 +8,8 @@ use crate::schema::VERSION;
 use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
 use scope_folder::locks::{WHOLE, is_locked};
+use scope_machine::disk::disk;
+use scope_spelling::figures::size;
 use scope_spelling::values::SizeOrShare;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -90,6 +92,7 @@ pub fn check(options: &Options) -> Vec<Fault> {
                 faults.push(fault.remedy("write at least 1"));
             }
             faults.extend(check_folder(path, options.interval_ns));
+            faults.extend(check_free(path, options.min_free));
         }
     }
     faults
@@ -143,6 +146,17 @@ fn check_folder(path: &Path, length_ns: i64) -> Vec<Fault> {
             })
             .collect(),
     }
+}
+
+/// More than its disk has is never free.
+fn check_free(path: &Path, min_free: Option<SizeOrShare>) -> Option<Fault> {
+    let (Some(SizeOrShare::Bytes(bytes)), Some(disk)) = (min_free, disk(path)) else { return None };
+    let fault = || {
+        let is = format!("is not less than its disk has, {}", size(disk.bytes));
+        let fault = Fault::of("db-min-free").value(&size(bytes), is);
+        fault.remedy(sentence!["write e.g. ", Setting::of("db-min-free").example("10%")])
+    };
+    (bytes >= disk.bytes).then(fault)
 }
 
 fn no_folder(path: &Path, error: &io::Error) -> Fault {

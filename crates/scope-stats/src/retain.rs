@@ -6,8 +6,8 @@
 //!   else        goes while there are more than may be kept, or they take more than the budget, or too little
 //!               is free; the first one that needn't go ends it
 //! ```
-//! Where even without all that may go too little were free, others fill the disk, or the bound is a typing
-//! error: nothing goes for it.
+//! Where others fill the disk, all go that may: the room is needed for what is new. A bound that no disk of this size
+//! can keep is refused before anything starts.
 
 use scope_machine::disk::Disk;
 use scope_spelling::values::SizeOrShare;
@@ -35,14 +35,10 @@ pub struct Kept {
 impl Bounds {
     /// The places in the list of those that go, where the file system is so full; unknown, it isn't asked.
     pub fn go(&self, files: &[Kept], disk: Option<Disk>) -> Vec<usize> {
-        let closed = files.iter().filter(|file| !file.is_open);
-        let all_that_may = closed.map(|file| file.bytes).sum::<u64>();
-        let lacking = |disk: Disk| {
-            let wanted = self.min_free.map_or(0, |free| free.bytes_of(disk.bytes));
-            Some(wanted.saturating_sub(disk.free_bytes)).filter(|&lack| lack <= all_that_may)
-        };
+        let wanted = |disk: Disk| self.min_free.map_or(0, |free| free.bytes_of(disk.bytes));
+        let lacking = |disk: Disk| wanted(disk).saturating_sub(disk.free_bytes);
         let (mut count, mut taken) = (files.len() as u64, files.iter().map(|file| file.bytes).sum::<u64>());
-        let mut lack = disk.and_then(lacking).unwrap_or(0);
+        let mut lack = disk.map_or(0, lacking);
         let mut go = Vec::new();
         for (place, file) in files.iter().enumerate().filter(|(_, file)| !file.is_open) {
             let is_too_many = self.keep.is_some_and(|keep| count > u64::from(keep));
@@ -85,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn for_free_space_files_go_only_where_that_helps() {
+    fn for_free_space_the_oldest_go_also_where_others_fill_the_disk() {
         let files = [(10, false), (20, false), (30, true), (40, false)];
         let free = |bytes| Bounds { min_free: Some(SizeOrShare::Bytes(bytes)), ..Bounds::default() };
         check(free(100), &files, 100, &[]);
         check(free(100), &files, 95, &[0]);
         check(free(100), &files, 85, &[0, 1]);
         check(free(100), &files, 30, &[0, 1, 3]);
-        check(free(100), &files, 29, &[]);
+        check(free(100), &files, 29, &[0, 1, 3]);
         let tenth = Bounds { min_free: Some(SizeOrShare::Ppm(100_000)), ..Bounds::default() };
         check(tenth, &files, 95, &[0]);
         let files = [Kept { bytes: 10, is_open: false }];

@@ -2,7 +2,7 @@
 //!
 //! 1. The command line is understood, the filter compiled, what is to be asked looked at; or all faults are told.
 //! 2. All rights are given up but reading the database.
-//! 3. Records are read and written one by one. With `--follow` the database is looked at again and again.
+//! 3. Records are read and written one by one. With `--follow` the database is looked at again and again, up to `--to`.
 
 mod table;
 
@@ -15,6 +15,7 @@ use crate::{DONE, NoResult, UNDONE, told};
 use jiff::tz::TimeZone;
 use scope_answer::SpanWords;
 use scope_config::Settings;
+use scope_events::now_ns;
 use scope_fault::Fault;
 use scope_filter::FlowFilter;
 use scope_stats::asking::flows::{FlowColumns, FlowQuestion, FlowRecord};
@@ -117,15 +118,19 @@ fn answer(asked: &Asked, follows: bool, stop: &Stop) -> Result<(), Ended> {
     let Asked { database, question, with_past, form } = asked;
     let columns = FlowColumns::known().map_err(|error| AskError::unread(database.path(), &error))?;
     let mut lines = Lines::new(*form, columns);
-    lines.begin().map_err(Ended::Written)?;
     let watch = Watch::until(stop.flag.clone());
     let mut place = match with_past {
         true => database.flows(question, &watch, &mut |record| lines.add(record))?,
         false => database.flows_end(&watch)?,
     };
     lines.flush().map_err(Ended::Written)?;
-    while follows && stop.code().is_none() {
-        std::thread::sleep(LOOK_EVERY);
+    let mut goes_on = follows;
+    while goes_on && stop.code().is_none() {
+        // What is written up to the end of the span is seen by the look behind it.
+        goes_on = now_ns() < question.span_ns.1;
+        if goes_on {
+            std::thread::sleep(LOOK_EVERY);
+        }
         database.flows_since(&mut place, question, &watch, &mut |record| lines.add(record))?;
         lines.flush().map_err(Ended::Written)?;
     }
@@ -138,6 +143,7 @@ struct Lines {
     columns: FlowColumns,
     table: Table,
     out: BufWriter<StdoutLock<'static>>,
+    has_begun: bool,
     /// Why nothing more is written.
     broken: Option<io::Error>,
 }
@@ -145,11 +151,14 @@ struct Lines {
 impl Lines {
     fn new(form: Form, columns: FlowColumns) -> Lines {
         let (table, out) = (Table::new(TimeZone::system()), BufWriter::new(io::stdout().lock()));
-        Lines { form, columns, table, out, broken: None }
+        Lines { form, columns, table, out, has_begun: false, broken: None }
     }
 
-    /// What stands above the records.
+    /// What stands above the records, once something was read.
     fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
         match self.form {
             Form::Table => self.out.write_all(Table::HEAD.as_bytes()),
             Form::Jsonl => Ok(()),
@@ -158,13 +167,14 @@ impl Lines {
     }
 
     fn add(&mut self, record: &FlowRecord) -> ControlFlow<()> {
-        let Lines { form, columns, table, out, broken } = self;
+        let begun = self.begin();
+        let Lines { form, columns, table, out, broken, .. } = self;
         let line = match form {
             Form::Table => table.lines(columns, record),
             Form::Jsonl => columns.json_line(record),
             Form::Csv => columns.csv_line(record),
         };
-        match out.write_all(line.as_bytes()) {
+        match begun.and_then(|()| out.write_all(line.as_bytes())) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 *broken = Some(error);
@@ -176,7 +186,7 @@ impl Lines {
     fn flush(&mut self) -> io::Result<()> {
         match self.broken.take() {
             Some(error) => Err(error),
-            None => self.out.flush(),
+            None => self.begin().and_then(|()| self.out.flush()),
         }
     }
 }

@@ -177,17 +177,17 @@ pub fn details(status: &Status) -> Vec<String> {
 /// What statistics have done.
 fn stats(status: &StatsStatus) -> String {
     let counts = [
-        (status.flows, "flows go on"),
-        (status.evicted, "flows evicted"),
-        (status.folded_rows + status.folded_flows, "rows folded into sums"),
-        (status.unwritten, "rows not written in time"),
-        (status.late, "packets late"),
-        (status.moved_aside, "damaged files renamed"),
-        (status.sent, "records sent"),
-        (status.unsent, "records not sent"),
+        (status.flows, "flow", "going on"),
+        (status.evicted, "flow", "evicted"),
+        (status.folded_rows + status.folded_flows, "row", "folded into sums"),
+        (status.unwritten, "row", "not written in time"),
+        (status.late, "packet", "late"),
+        (status.moved_aside, "damaged file", "renamed"),
+        (status.sent, "record", "sent"),
+        (status.unsent, "record", "not sent"),
     ];
-    let some = counts.iter().filter(|(count, _)| *count > 0);
-    let told: String = some.map(|(count, what)| format!(", {} {what}", number(*count))).collect();
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let told: String = some.map(|(count, what, how)| format!(", {} {how}", counted(*count, what))).collect();
     let failing = status.ended.as_ref().or(status.failing.as_ref());
     let failing = failing.map(|why| format!("; failing: {why}")).unwrap_or_default();
     let written = status.of.db.as_ref().map(|_| format!(", {} written", counted(status.rows, "row")));

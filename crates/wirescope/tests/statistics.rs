@@ -368,6 +368,35 @@ fn flows_are_followed_until_it_is_told_to_end() {
 }
 
 #[test]
+fn following_ends_where_the_span_does_and_nothing_is_written_in_front_of_a_refusal() {
+    let place = Place::new();
+    let [file, folder] = both(&place);
+    for db in [&file, &folder] {
+        for to in ["2026-01-01T00:00:00Z", "now"] {
+            let ended = finish(flows(db, &["--follow", "--from", "2026-01-01T00:00:00Z", "--to", to]));
+            assert_eq!(ended.code(), Some(0), "{to}: {}", ended.stderr);
+            assert!(ended.stdout.starts_with("BEGIN "), "{}", ended.stdout);
+        }
+    }
+    let copy = place.path("damaged.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[100..].fill(0x55);
+    std::fs::write(&copy, bytes).unwrap();
+    let refused = finish(flows(&copy, &[]));
+    assert_eq!((refused.code(), refused.stdout.as_str()), (Some(1), ""), "{}", refused.stderr);
+}
+
+#[test]
+fn a_file_without_a_byte_is_none_of_a_folder() {
+    let place = Place::new();
+    let [_, folder] = both(&place);
+    let before = done(stats(&folder, &["files"]));
+    std::fs::write(folder.join("wirescope-2000-01-01.sqlite"), b"").unwrap();
+    assert_eq!(done(stats(&folder, &["files"])), before);
+    assert!(done(stats(&folder, &["top"])).contains("10.0.0.1"));
+}
+
+#[test]
 fn what_can_not_be_asked_is_refused_with_its_place_and_what_helps() {
     let place = Place::new();
     let [file, _] = both(&place);

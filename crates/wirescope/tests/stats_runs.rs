@@ -242,6 +242,23 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
     check(&["--db", &db, "--local", "10.0.0.1/8"], &["write 10.0.0.0/8, or 10.0.0.1"]);
     check(&["--db", &db, "--flow-active", "25h"], &["--flow-active: '25h' is longer than a day"]);
     check(&["--db", &db, "--flow-idle", "2d"], &["--flow-idle: '2d' is longer than a day"]);
+    let folder = place.path("days");
+    std::fs::create_dir(&folder).unwrap();
+    let folder = format!("{}/", folder.display());
+    check(&["--db", &folder, "--db-every", "week"], &["--db-every: 'week' is no span", "month, day or hour"]);
+    check(
+        &["--db", &folder, "--db-min-free", "900PiB"],
+        &["--db-min-free: '", "is not less than its disk has"],
+    );
+    for wrong in ["abc", "-1"] {
+        let done = place.run(&["--source", &source, "--db", &db, "--db-interval", wrong]);
+        assert_eq!(
+            (done.code(), done.stderr.matches("--db-interval: ").count()),
+            (Some(2), 1),
+            "{}",
+            done.stderr
+        );
+    }
     check(&["--db", &db, "--db-min-free", "100%"], &["--db-min-free: '100%' is the whole file system"]);
 }
 
@@ -339,6 +356,40 @@ fn statistics_alone_need_no_folder_for_dumps_and_a_place_for_themselves() {
     let refused = stats(&[]);
     assert_eq!(refused.code(), Some(2));
     assert!(refused.stderr.contains("there is no place for the statistics; add --db"), "{}", refused.stderr);
+    let refused = stats(&["--db", &db.display().to_string(), "--trigger", "udp"]);
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("there is no folder for dumps"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_dump_by_hand_is_refused_where_there_is_no_folder_for_it_and_costs_nothing() {
+    let place = Place::new();
+    let db = place.path("x.sqlite").display().to_string();
+    let words = ["stats", "--source", "synth:rate=1k", "--summary", "json", "--db", &db];
+    let started = Started::new(wirescope(&words));
+    wait_until("ready", || started.words().contains("ready, process"));
+    started.signal(libc::SIGUSR1);
+    wait_until("its refusal", || started.words().contains("dump of everything by hand: not fired: "));
+    started.signal(libc::SIGINT);
+    let done = started.finish(run::LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("this run has no folder for dumps; start it with --out DIR"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_collector_that_refuses_is_told_once_and_counted() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let source = "synth:rate=1k,time=4s,flows=50";
+    let flags = ["--flow-idle", "300ms", "--flow-active", "300ms", "--ipfix", &free, "--summary", "json"];
+    let done = finish(wirescope(&[&["stats", "--source", source][..], &flags[..]].concat()));
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    assert_eq!(done.stderr.matches("the collector refuses records").count(), 1, "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(summary["stats"]["unsent"].as_u64() > Some(0), "{}", summary["stats"]);
 }
 
 #[test]

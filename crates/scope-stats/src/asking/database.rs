@@ -164,7 +164,8 @@ impl Database {
                 let found = place::files(&folder).map_err(|error| missing(path, &error))?;
                 let files: Vec<DbFile> = found
                     .into_iter()
-                    .filter(|found| !found.is_damaged)
+                    // One without a byte has no rows, whoever made it.
+                    .filter(|found| !found.is_damaged && found.bytes > 0)
                     .map(|found| DbFile {
                         id: found.period.id().to_string(),
                         path: path.join(&found.name),

@@ -5,14 +5,14 @@
 //! | bytes, packets | `traffic`: local addresses, what they sent and received | `traffic`: each packet once | `flows` | `intervals` |
 //! | flows | `flows`: each record for both of its ends | `flows` | `flows` | `flows` |
 //!
-//! The span is counted back from the end of the newest interval: from `intervals` and `traffic` it takes intervals that
+//! The span is counted back from the end of the newest interval, to the begin of the one that it touches: from `intervals` and `traffic` it takes intervals that
 //! begin in it, from `flows` records that end in it. So what follows one another counts each packet and record once.
 //! Ports are as in `traffic`: the smaller one of both, 0 from 32768 on or where there is none.
 
 use super::bounds::Watch;
 use super::database::Database;
 use super::error::AskError;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use scope_fault::Fault;
 use scope_flow::rows::Proto;
 use scope_spelling::time::iso;
@@ -318,8 +318,8 @@ impl Database {
             let unread = |error: rusqlite::Error| AskError::unread(&file.path, &error);
             watch.watch(&connection).map_err(unread)?;
             if span_ns.is_none() {
-                let end_ns = end_ns(&connection).map_err(unread)?;
-                span_ns = end_ns.map(|end_ns| (end_ns.saturating_sub(question.last_ns), end_ns));
+                let newest = newest(&connection).map_err(unread)?;
+                span_ns = newest.map(|newest| span(newest, question.last_ns));
             }
             let Some(span_ns) = span_ns else { continue };
             if file.period_ns.is_some_and(|(_, to_ns)| to_ns <= span_ns.0) {
@@ -348,10 +348,18 @@ impl Database {
     }
 }
 
-/// The end of the newest interval of a file.
-fn end_ns(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT max(ts_ns + length_ns) FROM (SELECT ts_ns, length_ns FROM intervals ORDER BY ts_ns DESC LIMIT 1)";
-    connection.query_row(sql, [], |row| row.get(0))
+/// Begin and end of the newest interval of a file.
+fn newest(connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+    let sql = "SELECT ts_ns, ts_ns + length_ns FROM intervals ORDER BY ts_ns DESC LIMIT 1";
+    connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+}
+
+/// From the begin of the interval that was going on so long before the end of the newest one: an interval that is
+/// touched counts as a whole.
+fn span((begin_ns, end_ns): (i64, i64), last_ns: i64) -> (i64, i64) {
+    let length_ns = (end_ns - begin_ns).max(1);
+    let intervals = last_ns / length_ns + i64::from(last_ns % length_ns > 0);
+    (end_ns.saturating_sub(intervals.saturating_mul(length_ns)), end_ns)
 }
 
 /// Adds what one file has of the span.

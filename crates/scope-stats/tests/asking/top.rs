@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 fn naive(made: &Made, question: TopQuestion) -> BTreeMap<Key, Figures> {
     let rows = &made.rows;
     let end_ns = rows.intervals.iter().map(|row| row.ts_ns + row.length_ns).max().unwrap();
-    let within = |time_ns: i64| (end_ns - question.last_ns..end_ns).contains(&time_ns);
+    let length_ns = rows.intervals[0].length_ns;
+    // The interval that is touched counts as a whole.
+    let from_ns = (end_ns - question.last_ns).div_euclid(length_ns) * length_ns;
+    let within = |time_ns: i64| (from_ns..end_ns).contains(&time_ns);
     let mut all: BTreeMap<Key, Figures> = BTreeMap::new();
     let mut add = |key: Key, packets: u64, bytes: u64, received: Option<Amount>, flows: Option<u64>| {
         let figures = all.entry(key).or_default();

@@ -198,11 +198,17 @@ fn the_oldest_go_where_budget_or_free_space_is_not_met() {
     let counters = filled(Options { budget: Some(1), ..hourly(tight.path()) });
     assert_eq!((counters.files_deleted, names(tight.path()).len()), (3, 1));
 
-    // More than the whole file system: nothing that is done here helps.
-    let never = tempfile::tempdir().unwrap();
+    // What others have filled: all go but the one that is written.
+    let full = tempfile::tempdir().unwrap();
     let min_free = Some(SizeOrShare::Ppm(1_000_000));
-    let counters = filled(Options { min_free, ..hourly(never.path()) });
-    assert_eq!((counters.files_deleted, names(never.path()).len()), (0, 4));
+    let counters = filled(Options { min_free, ..hourly(full.path()) });
+    assert_eq!((counters.files_deleted, names(full.path()).len()), (3, 1));
+
+    // More than the disk has.
+    let huge = Options { min_free: Some(SizeOrShare::Bytes(u64::MAX)), ..hourly(full.path()) };
+    let [words] = &refused(huge)[..] else { panic!("not one fault") };
+    assert!(words.starts_with("--db-min-free: '16 EiB' is not less than its disk has, "), "{words}");
+    assert!(words.ends_with("; write e.g. --db-min-free 10%"), "{words}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct StatsTopArgs {
     /// What is compared; a port is the smaller one of both, 0 from 32768 on
     #[arg(long, value_name = "WHAT", default_value = "ip", value_parser = Words(&["ip", "port", "pair", "vlan"]))]
     pub dim: String,
-    /// So far back from the end of the newest interval
+    /// So far back from the end of the newest interval; an interval that is touched counts as a whole
     #[arg(long, value_name = "TIME", default_value = "180s", allow_hyphen_values = true)]
     pub last: String,
     /// Lines at most
@@ -123,7 +123,7 @@ pub struct FlowsArgs {
     /// @1795206665.5 [default: the first one]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub from: Option<String>,
-    /// Those that had begun by this time [default: the last one]
+    /// Those that had begun by this time [default: the last one]; --follow ends then
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
     /// Go on with those that are written from now on; without --from with these alone

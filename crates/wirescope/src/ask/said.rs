@@ -52,6 +52,7 @@ pub fn status(status: &Value) -> String {
             size(of(&store["used"]))
         ));
     }
+    lines.extend(statistics(&status["stats"]));
     for script in list(&status["scripts"]) {
         let disabled = if script["disabled"].is_null() { "" } else { ", DISABLED" };
         lines.push(format!(
@@ -65,6 +66,40 @@ pub fn status(status: &Value) -> String {
         ));
     }
     lines.join("\n") + "\n"
+}
+
+/// Traffic statistics, if the run makes some.
+fn statistics(stats: &Value) -> Vec<String> {
+    if stats.is_null() {
+        return Vec::new();
+    }
+    let count = |key: &str, words: &str| {
+        Some(of(&stats[key])).filter(|&count| count > 0).map(|count| format!(", {} {words}", number(count)))
+    };
+    let counts = [
+        count("waiting", "wait"),
+        count("folded_rows", "folded"),
+        count("folded_flows", "records folded"),
+        count("unwritten", "not written in time"),
+    ];
+    let mut lines = vec![format!(
+        "statistics: {} written, {} behind{}",
+        counted(of(&stats["rows"]), "row"),
+        span(stats["lag_ns"].as_i64().unwrap_or(0)),
+        counts.into_iter().flatten().collect::<String>()
+    )];
+    let counts =
+        [count("evicted", "evicted"), count("late", "late packets"), count("unsent", "records not sent")];
+    lines.push(format!(
+        "flows: {} of at most {}{}",
+        number(of(&stats["flows"])),
+        number(of(&stats["flows_max"])),
+        counts.into_iter().flatten().collect::<String>()
+    ));
+    for (key, words) in [("failing", "statistics wait"), ("ended", "STATISTICS HAVE ENDED")] {
+        lines.extend(stats[key].as_str().map(|why| format!("{words}: {why}")));
+    }
+    lines
 }
 
 /// Drops by reason; `nothing` where there are none.
@@ -104,8 +139,9 @@ pub fn triggers(triggers: &Value) -> String {
         let hits: u64 = trigger["hits"].as_object().into_iter().flatten().map(|(_, hits)| of(hits)).sum();
         let armed = if trigger["armed"] == true { "armed" } else { "disarmed" };
         let condition = trigger["filter"].as_str().unwrap_or("by hand");
+        let when = trigger["when"].as_str().map_or(String::new(), |when| format!(", when {when}"));
         format!(
-            "{}: {armed}, {condition}; {}, {} fired\n",
+            "{}: {armed}, {condition}{when}; {}, {} fired\n",
             text(&trigger["name"]),
             counted(hits, "hit"),
             number(of(&trigger["hits"]["fired"]))

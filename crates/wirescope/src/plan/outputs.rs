@@ -26,7 +26,7 @@ pub fn plan(
 ) -> (Option<PathBuf>, DumpPlan) {
     let folder = match &args.out {
         Some(path) => writable_folder(path, "out", look, faults),
-        None if args.write.is_some() || !has_dumps || args.is_stats => None,
+        None if args.write.is_some() || !has_dumps || args.is_stats && args.trigger.is_empty() => None,
         None => {
             let (out, write) = (Setting::of("out").example("DIR"), Setting::of("write").example("FILE"));
             let fault = Fault::of("out").cause("there is no folder for dumps and the log").missing();

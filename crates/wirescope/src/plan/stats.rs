@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use scope_engine::StatsPlan;
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_flow::local::{Net, Rule};
-use scope_spelling::values::parse_size;
+use scope_spelling::values::{parse_duration_ns, parse_size};
 use scope_stats::ipfix;
 use scope_stats::place::Every;
 use std::net::IpAddr;
@@ -16,6 +16,9 @@ const FLOWS_MAX: u64 = 1 << 26;
 const ROWS_MAX: u64 = 1 << 24;
 /// Longest silence within a record, and longest record, ns.
 const FLOW_NS: i64 = scope_stats::asking::flows::FLOW_NS_MAX;
+
+/// An interval, unless another length is given, ns.
+const INTERVAL_NS: i64 = 10_000_000_000;
 
 /// What needs statistics, each with an example.
 const DB: (&str, &str) = ("db", "PATH");
@@ -40,7 +43,7 @@ const USERS: [(&str, &[(&str, &str)]); 11] = [
 /// The statistics of a run, if it has some. `asks_flows`: a trigger needs the flow table.
 pub fn plan(args: &RunArgs, asks_flows: bool, look: Look<'_>, faults: &mut Faults<'_>) -> Option<StatsPlan> {
     let stats = &args.stats;
-    let length_ns = duration(Fault::of("db-interval"), "db-interval", &stats.db_interval, faults);
+    let length_ns = interval(&stats.db_interval, faults);
     let plan = StatsPlan {
         db: db(args, length_ns, look, faults),
         length_ns,
@@ -136,7 +139,7 @@ fn db(
     };
     let options = scope_stats::Options {
         db: stats.db.clone()?,
-        every: stats.db_every.as_deref().and_then(Every::of),
+        every: stats.db_every.as_deref().and_then(|word| every(word, faults)),
         interval_ns: length_ns,
         keep: stats.db_keep.as_ref().map(|text| count("db-keep", text, u32::MAX.into(), faults) as u32),
         budget: stats.db_budget.as_ref().and_then(|text| size("db-budget", text, faults)),
@@ -144,11 +147,24 @@ fn db(
         flow_rows: !stats.no_flow_rows,
     };
     if look == Look::Machine {
-        for fault in scope_stats::check(&options) {
-            faults.add(fault);
-        }
+        scope_stats::check(&options).into_iter().for_each(|fault| faults.add(fault));
     } else if let Some(fault) = scope_stats::check_interval(length_ns) {
         faults.add(fault);
     }
     Some(options)
+}
+
+/// The length of an interval, ns; of what is no time the default, of which nothing more is to be said.
+fn interval(text: &str, faults: &mut Faults<'_>) -> i64 {
+    let length_ns = duration(Fault::of("db-interval"), "db-interval", text, faults);
+    if parse_duration_ns(text).is_ok() { length_ns } else { INTERVAL_NS }
+}
+
+fn every(word: &str, faults: &mut Faults<'_>) -> Option<Every> {
+    let every = Every::of(word);
+    if every.is_none() {
+        let fault = Fault::of("db-every").value(word, "is no span of a file");
+        faults.add(fault.remedy("write month, day or hour"));
+    }
+    every
 }
