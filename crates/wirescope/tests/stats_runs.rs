@@ -247,7 +247,7 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
     let folder = format!("{}/", folder.display());
     check(&["--db", &folder, "--db-every", "week"], &["--db-every: 'week' is no span", "month, day or hour"]);
     check(
-        &["--db", &folder, "--db-min-free", "900PiB"],
+        &["--db", &folder, "--db-min-free", "9000TiB"],
         &["--db-min-free: '", "is not less than its disk has"],
     );
     for wrong in ["abc", "-1"] {

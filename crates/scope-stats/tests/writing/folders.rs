@@ -207,7 +207,7 @@ fn the_oldest_go_where_budget_or_free_space_is_not_met() {
     // More than the disk has.
     let huge = Options { min_free: Some(SizeOrShare::Bytes(u64::MAX)), ..hourly(full.path()) };
     let [words] = &refused(huge)[..] else { panic!("not one fault") };
-    assert!(words.starts_with("--db-min-free: '16 EiB' is not less than its disk has, "), "{words}");
+    assert!(words.starts_with("--db-min-free: '16777216 TiB' is not less than its disk has, "), "{words}");
     assert!(words.ends_with("; write e.g. --db-min-free 10%"), "{words}");
 }
 
