@@ -2,7 +2,7 @@
 //! don't.
 
 use scope_packet::pcapng::{self, PacketHead};
-use scope_packet::segment::{self, FileLosses, FOOT_BYTES, Foot, LeftOut, SEGMENT_BYTES_MIN};
+use scope_packet::segment::{self, FOOT_BYTES, FileLosses, Foot, LeftOut, SEGMENT_BYTES_MIN};
 use scope_packet::{Drops, Headers, KeyEntry, LinkType};
 use scope_ring::KeyTest;
 use scope_store::head::{Head, HeadInterface};

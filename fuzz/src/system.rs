@@ -1,6 +1,17 @@
-//! What the system says: answers of drivers, texts of `/proc`.
+//! What the system and other programs say: answers of drivers, texts of `/proc`, greetings of those who attach.
 
 use scope_machine::nic::answers;
+use scope_share::{Answer, Greeting};
+
+/// What comes through a socket at which programs attach, on either side.
+pub fn attach(data: &[u8]) {
+    if let Ok(greeting) = Greeting::read(data) {
+        assert_eq!(greeting.to_bytes(), data, "every byte of it is meant");
+    }
+    if let Ok(answer) = Answer::read(data) {
+        assert_eq!(answer.to_bytes(), data, "every byte of it is meant");
+    }
+}
 
 /// One byte that says how many entries are requested, then the driver's words.
 pub fn ethtool(data: &[u8]) {

@@ -6,7 +6,7 @@ use crate::{capture, packet, stored, system, text, volume};
 pub type Target = fn(&[u8]);
 
 /// All targets; the names are those of the folders of the corpus.
-pub const ALL: [(&str, Target); 30] = [
+pub const ALL: [(&str, Target); 31] = [
     ("pcap", capture::check),
     ("pcapng", capture::check),
     ("compressed", capture::compressed),
@@ -36,6 +36,7 @@ pub const ALL: [(&str, Target); 30] = [
     ("block", scope_source::fuzzing::block),
     ("request", scope_door::fuzzing::request),
     ("orders", scope_engine::fuzzing::orders),
+    ("attach", system::attach),
     ("system", system::texts),
 ];
 

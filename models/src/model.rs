@@ -5,8 +5,10 @@
 
 use super::scope_ring::control::Published;
 use super::scope_ring::region::BLOCK_BYTES;
+use super::scope_ring::outside::view::View;
+use super::scope_ring::region::COPIES;
 use super::scope_ring::{
-    Append, ClaimGroup, KeyTest, LaneWriter, Pinned, Reader, ReaderGroup, Ring, RingConfig, Share, Summaries,
+    Append, Begin, ClaimGroup, KeyTest, LaneWriter, OutsideReader, Pinned, Reader, ReaderGroup, Ring, RingConfig, Share, Summaries,
 };
 use loom::thread;
 use scope_packet::pcapng::PacketHead;
@@ -40,6 +42,7 @@ const MODELS: &[(&str, Option<usize>, fn())] = &[
     ("members_lapped", Some(2), members_lapped),
     ("summaries", None, summaries),
     ("summaries_lapped", None, summaries_lapped),
+    ("outside_open", Some(3), outside_open),
 ];
 
 /// Runs one model through all its orders; false: there is none of this name.
@@ -519,4 +522,48 @@ fn summaries_lapped() {
     if let Some(pinned) = ring.pin(ring.segment_id(0, 0)) {
         assert!(!summaries.may_hold(&pinned, &KeyTest::port(key(2).source_port)), "what it lacks is known");
     }
+}
+
+/// Reads all that an outside reader finds, and holds each packet against what was stored; how many.
+fn read_outside(reader: &mut OutsideReader) -> u64 {
+    let mut packets = 0;
+    while let Some(batch) = reader.next_batch().expect("a ring that tells the truth") {
+        let mut numbers = batch.first_packet..;
+        for (block, number) in batch.blocks().zip(&mut numbers) {
+            assert_eq!(block.data(), data(batch.lane, number), "foreign bytes");
+        }
+        packets += u64::from(batch.packets);
+    }
+    packets
+}
+
+/// What an outside reader of all must have in the end: each packet read or missed.
+fn read_or_missed(mut reader: OutsideReader, packets: u64) {
+    read_outside(&mut reader);
+    let counts = reader.counts();
+    assert_eq!((counts.began + counts.read + counts.missed, counts.behind), (packets, 0), "read or missed");
+}
+
+/// A ring that is read from outside.
+fn ring_of_copies() -> Arc<Ring> {
+    COPIES.set(true);
+    let ring = ring(2, 1);
+    COPIES.set(false);
+    ring
+}
+
+/// Two commits in one segment: a reader that holds nothing looks at the open one.
+fn outside_open() {
+    let ring = ring_of_copies();
+    let mut writer = lane(&ring, 0);
+    let mut reader = OutsideReader::over(View::of(&ring), Begin::Since(i64::MIN));
+    let reading = thread::spawn(move || {
+        read_outside(&mut reader);
+        reader
+    });
+    assert!(store(&mut writer) && store(&mut writer));
+    writer.seal();
+    let reader = reading.join().expect("the reader");
+    drop(writer);
+    read_or_missed(reader, 2);
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Models, longest first.
-const MODELS: [&str; 20] = [
+const MODELS: [&str; 21] = [
+    "outside_open",
     "open_segment",
     "counters",
     "reader",

@@ -26,6 +26,8 @@ pub enum Action {
     Ring,
     /// What each volume of the store has.
     Stores,
+    /// Which programs read the ring.
+    Groups,
     /// What was lost, by source and reason.
     Losses,
     /// The configuration that reproduces the run.
@@ -138,6 +140,7 @@ pub const ROUTES: &[Route] = &[
     get("sources", Action::Sources, Role::Viewer, "What each source and each interface has counted."),
     get("ring", Action::Ring, Role::Viewer, "How far the ring reaches back, in time and bytes, for each lane."),
     get("stores", Action::Stores, Role::Viewer, "What each volume of the store has, and how it stands."),
+    get("groups", Action::Groups, Role::Viewer, "Which programs have attached and read the ring, and how far each of them is."),
     get("holds", Action::Holds, Role::Viewer, "The spans that the store keeps whatever its bounds."),
     post("holds", Action::AddHold, Role::Operator, "Keeps a span, in each volume of the store."),
     Route { method: "DELETE", path: "holds/{id}", action: Action::RemoveHold, role: Role::Operator, what: "Lets a span go again." },

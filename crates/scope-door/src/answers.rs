@@ -7,8 +7,8 @@ use crate::firing::Whose;
 use crate::peer::Owner;
 use crate::state::{Phase, Published, State};
 use crate::{
-    changing, copies, deleting, document, file, firing, flow_list, follow, holds, hooks, inventory, metrics,
-    packets, signals, statistics,
+    changing, copies, deleting, document, file, firing, flow_list, follow, groups, holds, hooks, inventory,
+    metrics, packets, signals, statistics,
 };
 use http::header::VARY;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -83,6 +83,7 @@ pub(crate) async fn answer(state: &Arc<State>, asked: Asked) -> Result<Response<
         }
         Action::Ring => ok(ring(&now())),
         Action::Stores => ok(json!({"stores": now().facts["stores"]})),
+        Action::Groups => ok(groups::answer(state)),
         Action::Losses if query.is_empty() => ok(losses(&now())),
         Action::Losses => ok(state.losses.steps(&query, now_ns())?),
         Action::Config => ok(json!({"toml": state.config})),

@@ -21,6 +21,7 @@
 //! | `hooks` | other programs that tell of something |
 //! | `inventory` | the host's interfaces, and what the doctor says of the run |
 //! | `follow` | lines of the log as server-sent events |
+//! | `groups` | which programs read the ring |
 //! | `holds` | spans that the store keeps |
 //! | `signals` | what the signals are, in steps of time or live |
 //! | `losses` | what was lost, in steps of time |
@@ -50,6 +51,7 @@ mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod given;
+mod groups;
 mod histogram;
 mod holds;
 mod hooks;

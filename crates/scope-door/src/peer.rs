@@ -5,12 +5,10 @@
 
 use http::{HeaderMap, StatusCode};
 use scope_api::{Identity, Problem, Refused, Role};
+use scope_rights::PeerCredentials;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-/// Groups of a user that are looked at.
-const GROUPS_MAX: usize = 65_536;
 /// The number of the user without rights, who is nobody in particular.
 const NOBODY: u32 = 65_534;
 
@@ -111,44 +109,8 @@ impl Rules {
     /// # Errors
     /// The system's.
     pub(crate) fn peer(&self, socket: &impl AsFd) -> io::Result<Peer> {
-        let (uid, gid) = credentials(socket)?;
-        let mut groups = supplementary(socket)?;
-        groups.push(gid);
+        let PeerCredentials { uid, groups, .. } = PeerCredentials::of(socket)?;
         Ok(Peer { uid, role: self.role(uid, &groups) })
-    }
-}
-
-fn credentials(socket: &impl AsFd) -> io::Result<(u32, u32)> {
-    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    let number = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `bytes` into `found`, which has so many and outlives the call.
-    let done = unsafe {
-        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut found).cast(), &raw mut bytes)
-    };
-    if done == 0 { Ok((found.uid, found.gid)) } else { Err(io::Error::last_os_error()) }
-}
-
-fn supplementary(socket: &impl AsFd) -> io::Result<Vec<u32>> {
-    let number = socket.as_fd().as_raw_fd();
-    let mut groups = vec![0u32; 64];
-    loop {
-        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `bytes` into `groups`, which has so many and outlives the call.
-        let done = unsafe {
-            let into = groups.as_mut_ptr().cast();
-            libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERGROUPS, into, &raw mut bytes)
-        };
-        let known = bytes as usize / size_of::<u32>();
-        if done == 0 {
-            groups.truncate(known);
-            return Ok(groups);
-        }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::ERANGE) || known > GROUPS_MAX {
-            return Err(error);
-        }
-        groups.resize(known.max(groups.len() * 2).min(GROUPS_MAX), 0);
     }
 }
 

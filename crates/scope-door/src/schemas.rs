@@ -7,6 +7,7 @@ use scope_api::routes::Action;
 use scope_events::counts::{Amount, Dump, InterfaceCounts, Nic, SourceCounts, Stats, Volume};
 use scope_events::event::Status;
 use scope_events::fact::{Fact, nullable};
+use scope_share::message::Refusal;
 use scope_stats::asking::top::{By as TopBy, Dim};
 use scope_trigger::measure::Measure;
 use serde_json::{Value, json};
@@ -39,6 +40,7 @@ pub(crate) fn answers(action: Action) -> Vec<(u16, Value)> {
             ok(object(&[("depth_ns", number("how far it reaches back, ns")), ("lanes", list(lane()))]))
         }
         Action::Stores => ok(object(&[("stores", nullable(<Vec<Volume>>::schema()))])),
+        Action::Groups => ok(groups()),
         Action::Losses => ok(json!({"anyOf": [losses(), loss_steps()]})),
         Action::Config => ok(object(&[("toml", text("the configuration, as a file has it"))])),
         Action::Triggers => ok(object(&[("triggers", list(of("TriggerState")))])),
@@ -214,6 +216,44 @@ fn lane() -> Value {
         ("bytes", number("bytes of these")),
         ("oldest", nullable(text("the time of its oldest packet; null: it has none"))),
     ])
+}
+
+/// Which programs read the ring.
+fn groups() -> Value {
+    let figures = [
+        ("given", number("packets published since it began; given = read + missed + behind")),
+        ("read", number("packets that it has read")),
+        ("missed", number("packets that were recycled before it had read them")),
+        ("behind", number("packets that it has still to read")),
+    ];
+    let member = [
+        ("number", number("its number in the group, which another one gets when it is gone")),
+        ("name", text("as it calls itself")),
+        ("pid", number("its process, when it connected; 0: of another name space")),
+        ("uid", number("its user")),
+        ("user", text("the name of its user where --attach-ring has it, else the number")),
+        ("waits", flag("whether it waits for packets, as far as it says")),
+    ];
+    let members = [("members", number("those that have gone"))];
+    let group = object(&[
+        ("name", text("of the group: ring is all that is recorded")),
+        ("published", number("packets in it since the run began")),
+        ("members", list(object(&[&member[..], &figures[..]].concat()))),
+        ("gone", object(&[&members[..], &figures[..]].concat())),
+    ]);
+    let refused: Vec<(&str, Value)> = Refusal::ALL
+        .map(|why| (why.word(), number("greetings that were refused for this reason")))
+        .into_iter()
+        .chain([
+            ("connections", number("connections beyond those that there may be")),
+            ("silent", number("connections that said nothing in time")),
+            ("too_long", number("messages that are longer than any")),
+            ("with_files", number("messages with descriptors")),
+            ("unexpected", number("messages of those who are members already")),
+        ])
+        .collect();
+    let attach = object(&[("path", text("where programs attach")), ("refused", object(&refused))]);
+    object(&[("attach", nullable(attach)), ("groups", list(group))])
 }
 
 fn losses() -> Value {

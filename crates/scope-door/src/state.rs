@@ -8,7 +8,7 @@ use crate::questions::Questions;
 use crate::rates::Rates;
 use crate::settings::{Gathered, Hooks, ReadTrigger, Settings};
 use scope_dump::Answerer;
-use scope_engine::{Asked, Control, Measuring, Statistics, Status, TriggerStatus};
+use scope_engine::{Asked, Attach, Control, Measuring, Statistics, Status, TriggerStatus};
 use scope_events::{Fact, Tail, event, now_ns};
 use scope_filter::VlanRule;
 use scope_folder::Folder;
@@ -94,6 +94,8 @@ pub(crate) struct State {
     pub statistics: Option<Arc<Statistics>>,
     /// Their database, if there is one.
     pub asked: Option<Arc<Asked>>,
+    /// The door for other programs, if there is one.
+    pub attach: Option<Arc<Attach>>,
     /// Those that are being answered.
     pub questions: Questions,
     /// Nothing more is ordered or asked for packets.
@@ -176,6 +178,7 @@ impl State {
             answerer: opening.answerer.clone(),
             statistics: opening.statistics.clone(),
             asked: opening.asked.clone(),
+            attach: opening.attach.clone(),
             questions: Questions::default(),
             closing: AtomicBool::new(false),
             over: AtomicBool::new(false),

@@ -34,7 +34,8 @@
 //! | `failure`, `error` | what was promised and not done; why a run could not begin |
 //! | `folder_watch` | whether the folder for dumps is still there |
 //! | [`space`] | whether there is room for dumps |
-//! | [`mod@socket`] | the control socket, bound before rights are given up |
+//! | [`mod@socket`] | the run's sockets, bound before rights are given up |
+//! | [`attach`] | the door for other programs, which read the ring |
 //! | [`service`] | words to the service manager |
 //! | `watch` | how a run reports while it goes: the calls that the binary answers |
 //! | [`status`], `interfaces` | the figures of a run while it goes |
@@ -43,6 +44,7 @@
 //! Absent on purpose: command lines, terminals, exit codes.
 
 mod at_once;
+pub mod attach;
 mod autos;
 pub mod control;
 pub mod dump_reports;
@@ -101,6 +103,7 @@ mod watch;
 pub mod wiring;
 pub mod worker;
 
+pub use attach::{Attach, AttachStatus, MemberStatus};
 pub use control::{Change, Control, Order, OwnFire, Refusal, Reload, Reply, TriggerChange, Which};
 pub use dump_reports::DumpTotals;
 pub use error::EngineError;
@@ -111,8 +114,8 @@ pub use live::settings as live_settings;
 pub use measuring::{Measuring, SignalNow};
 pub use nic_watch::NicStatus;
 pub use plan::{
-    ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry, StatsPlan, StorePlan,
-    VolumePlan,
+    Allowed, AttachPlan, ControlPlan, DumpPlan, Fixed, Live, RunPlan, ScriptPlan, SingleDump, SourceEntry,
+    StatsPlan, StorePlan, VolumePlan,
 };
 pub use recording::Asked;
 pub use roles::serve_if_asked;

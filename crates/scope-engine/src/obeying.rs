@@ -345,6 +345,7 @@ mod tests {
             ring_out: None,
             config: String::new(),
             control: None,
+            attach: None,
             rights: None,
         }
     }

@@ -6,7 +6,7 @@ use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_flow::local::Rule;
 use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
-use scope_rights::RightsPlan;
+use scope_rights::{RightsPlan, User};
 use scope_ring::{ClaimGroup, MemoryOptions, RingConfig, Share};
 use scope_source::file::Follow;
 use scope_source::spec::SourcePlan;
@@ -134,6 +134,47 @@ pub struct ControlPlan {
     pub serve_group: Option<u32>,
 }
 
+/// The socket at which other programs attach, and who may do what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachPlan {
+    /// Where, absolute.
+    pub path: PathBuf,
+    /// Who may read the ring itself.
+    pub ring: Allowed,
+}
+
+impl AttachPlan {
+    /// What is worth a warning at the start.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let path = self.path.display();
+        let text =
+            format!("nobody may attach at {path}: name who may, root included: --attach-ring USER:@GROUP");
+        self.ring.is_nobody().then_some(text)
+    }
+}
+
+/// Users and groups who may do something; others may not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allowed {
+    /// Users.
+    pub users: Vec<User>,
+    /// Numbers of groups.
+    pub groups: Vec<u32>,
+}
+
+impl Allowed {
+    /// Whether a user in these groups may.
+    pub fn has(&self, uid: u32, groups: &[u32]) -> bool {
+        self.users.iter().any(|user| user.uid == uid)
+            || self.groups.iter().any(|group| groups.contains(group))
+    }
+
+    /// Whether nobody may.
+    pub fn is_nobody(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+}
+
 /// One run: what stays as it is while it goes, and what a reload may change.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -183,6 +224,8 @@ pub struct Fixed {
     pub config: String,
     /// Its control socket; `None`: it has none.
     pub control: Option<ControlPlan>,
+    /// Where other programs attach; `None`: nowhere.
+    pub attach: Option<AttachPlan>,
     /// What the process gives up once everything is open; `None`: nothing, because it does other things as
     /// well.
     pub rights: Option<RightsPlan>,

@@ -22,6 +22,7 @@
 mod ends;
 mod telling;
 
+use crate::attach::{Attach, Prepared};
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::error::EngineError;
@@ -40,7 +41,7 @@ use crate::memory_watch::MemoryWatch;
 use crate::nic_watch::NicWatch;
 use crate::obeying::{Obeying, Phase};
 use crate::outputs::Outputs;
-use crate::plan::{Fixed, RunPlan, StatsPlan};
+use crate::plan::{AttachPlan, Fixed, RunPlan, StatsPlan};
 use crate::recording::{self, Asked, Outlets, Recording};
 use crate::refused::Refused;
 use crate::report;
@@ -145,6 +146,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     if let Some(socket) = &socket {
         watch.bound(socket).map_err(EngineError::Control)?;
     }
+    let attach = plan.fixed.attach.as_ref().map(|attach| Prepared::open(attach, &ring, user));
+    let attach = attach.transpose().map_err(EngineError::Control)?;
+    warnings.extend(plan.fixed.attach.as_ref().and_then(AttachPlan::warning).map(Warning::from));
     let outlets = Outlets::open(&plan.fixed, ring.run_id(), live).map_err(EngineError::Stats)?;
     let asked = match &socket {
         Some(_) => Asked::open(&outlets, &plan.fixed, QUESTIONS_MAX).map_err(EngineError::Stats)?,
@@ -152,7 +156,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     };
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
-    let taken_away = socket.iter().map(Socket::writable);
+    let taken_away = socket.iter().map(Socket::writable).chain(attach.iter().map(Prepared::writable));
     let of_stats = of_stats.as_ref().map(recording::writable);
     let written: Vec<_> =
         outputs.writable().into_iter().chain(stored).chain(taken_away).chain(of_stats).collect();
@@ -178,8 +182,24 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         warnings.push(SLOW_SCRIPTS.to_string().into());
     }
     let scripts = Arc::new(scripts);
-    let ready =
-        Ready { outputs, rights, ring, tables, stores, past, clock, summaries, events, exec, scripts };
+    let attach = attach.map(|attach| attach.start(&ring)).transpose();
+    let attach =
+        attach.map_err(|cause| EngineError::System { place: "no thread for --attach".into(), cause })?;
+    let attach = attach.map(Arc::new);
+    let ready = Ready {
+        outputs,
+        rights,
+        ring,
+        tables,
+        stores,
+        past,
+        clock,
+        summaries,
+        events,
+        exec,
+        scripts,
+        attach,
+    };
     let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
     control.at_once.knows(&run.shared.events, &run.shared.dumps);
@@ -213,6 +233,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
             answerer,
             statistics,
             asked: asked.map(Arc::new),
+            attach: run.attach.clone(),
         });
     }
     run.go(sources, nics, outlets, warnings, watch)
@@ -259,6 +280,7 @@ struct Run {
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
+    attach: Option<Arc<Attach>>,
     lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
@@ -279,12 +301,25 @@ struct Ready {
     events: Arc<Events>,
     exec: Option<Arc<Exec>>,
     scripts: Arc<Scripts>,
+    attach: Option<Arc<Attach>>,
 }
 
 impl Run {
     fn new(plan: RunPlan, ready: Ready, sources: &[Feed], control: Arc<Control>) -> Run {
-        let Ready { outputs, rights, ring, tables, stores, past, clock, summaries, events, exec, scripts } =
-            ready;
+        let Ready {
+            outputs,
+            rights,
+            ring,
+            tables,
+            stores,
+            past,
+            clock,
+            summaries,
+            events,
+            exec,
+            scripts,
+            attach,
+        } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
         let places = Places::new(plan.live.dumps_max, grace_ns, plan.live.exit_after);
@@ -339,6 +374,7 @@ impl Run {
             live,
             space,
             exec,
+            attach,
             lost: LostInterfaces::default(),
             _summarizer: summarizer,
             _keeper: keeper,
@@ -483,6 +519,10 @@ impl Run {
                 }
             }
         });
+        // All that there will be is in the ring: whoever reads it there reads on, and knows that it is all.
+        if let Some(attach) = &self.attach {
+            attach.end();
+        }
         let ended = Instant::now();
         while !self.shared.scripts.have_read()
             && self.shared.scripts.patience().is_none_or(|patience| ended.elapsed() < patience)

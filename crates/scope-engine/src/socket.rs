@@ -1,16 +1,18 @@
-//! The control socket of a run: bound, owned and given its group before rights are given up. Who listens at it, and what
-//! is answered there, is the binary's.
+//! The sockets of a run, for orders and for those who attach: bound, owned and given their group before rights are given up.
+//! Who listens at them, and what is answered there, is others' affair.
 //!
 //! For example `/srv/dumps/wirescope.sock`, mode 0660, of the user that the run becomes. One that is left over, to which
 //! nobody listens, is replaced; one of a run that goes is left alone.
 
-use crate::plan::ControlPlan;
+use crate::plan::{AttachPlan, ControlPlan};
 use rustix::fs::{AtFlags, Mode, statat, unlinkat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::umask;
 use scope_fault::{Fault, Setting, sentence};
 use scope_folder::Folder;
 use scope_rights::{FolderUse, User, Writable};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,10 +20,40 @@ use std::path::{Path, PathBuf};
 /// Bytes that a socket's path may have.
 const PATH_BYTES_MAX: usize = 107;
 
+/// Connections that may wait to be taken.
+const BACKLOG: i32 = 64;
+
+/// What kind of socket a run wants, where, and who may connect.
+pub(crate) struct Place<'a> {
+    /// The setting that names it.
+    key: &'static str,
+    path: &'a Path,
+    /// Whose it becomes beside the run's user.
+    group: Option<u32>,
+    kind: SocketType,
+    /// What others may not do with its file.
+    mask: u32,
+}
+
+impl<'a> From<&'a ControlPlan> for Place<'a> {
+    fn from(plan: &'a ControlPlan) -> Place<'a> {
+        // Only root may give it to a group that isn't its own.
+        let group = plan.group.or(plan.serve_group.filter(|_| User::current().uid == 0));
+        Place { key: "control", path: &plan.path, group, kind: SocketType::STREAM, mask: 0o117 }
+    }
+}
+
+impl<'a> From<&'a AttachPlan> for Place<'a> {
+    /// Everybody may connect: whoever may not attach is told so.
+    fn from(plan: &'a AttachPlan) -> Place<'a> {
+        Place { key: "attach", path: &plan.path, group: None, kind: SocketType::SEQPACKET, mask: 0o111 }
+    }
+}
+
 /// A socket that is bound. Dropped, it takes its name away.
 #[derive(Debug)]
 pub struct Socket {
-    listener: UnixListener,
+    listener: OwnedFd,
     path: PathBuf,
     /// Its folder, which may be moved while the run goes.
     folder: Folder,
@@ -35,16 +67,16 @@ impl Socket {
     ///
     /// # Errors
     /// It can't be had: why, and what helps.
-    pub(crate) fn bind(plan: &ControlPlan, user: Option<&User>) -> Result<Socket, Fault> {
-        let path = &plan.path;
-        let fault = || Fault::of("control").with_value(path.to_string_lossy());
+    pub(crate) fn bind<'a>(place: impl Into<Place<'a>>, user: Option<&User>) -> Result<Socket, Fault> {
+        let Place { key, path, group, kind, mask } = place.into();
+        let fault = || Fault::of(key).with_value(path.to_string_lossy());
         let of_system = |error: io::Error| fault().error(&error);
         if path.as_os_str().len() > PATH_BYTES_MAX {
             let cause = format!(
                 "a socket's path has at most {PATH_BYTES_MAX} bytes, this one has {}",
                 path.as_os_str().len()
             );
-            let shorter = Setting::of("control").example("PATH");
+            let shorter = Setting::of(key).example("PATH");
             return Err(fault().cause(cause).remedy(sentence!["choose a shorter one: ", shorter]));
         }
         match path.symlink_metadata() {
@@ -57,10 +89,8 @@ impl Socket {
                 Err(io::ErrorKind::NotFound) => {}
                 // Also where it is closed to this user: somebody may listen.
                 _ => {
-                    let remedy = sentence![
-                        "end that one, or choose another name: ",
-                        Setting::of("control").example("PATH")
-                    ];
+                    let remedy =
+                        sentence!["end that one, or choose another name: ", Setting::of(key).example("PATH")];
                     return Err(fault().cause("another instance listens at it").remedy(remedy));
                 }
             },
@@ -68,22 +98,20 @@ impl Socket {
             Err(error) => return Err(of_system(error)),
         }
         // Nobody else gets in between: the file has its mode from the begin.
-        let before = umask(Mode::from_raw_mode(0o117));
-        let bound = UnixListener::bind(path);
+        let before = umask(Mode::from_raw_mode(mask));
+        let bound = listen_at(path, kind);
         umask(before);
         let listener = bound.map_err(of_system)?;
         let facts = path.symlink_metadata().map_err(of_system)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("/"))).map_err(of_system)?;
         let me = User::current();
         let user = user.map_or(me.uid, |user| user.uid);
-        let socket = Socket { listener, path: path.clone(), folder, place: (facts.dev(), facts.ino()), user };
+        let place = (facts.dev(), facts.ino());
+        let socket = Socket { listener, path: path.to_path_buf(), folder, place, user };
         let owner = (user != me.uid).then_some(user);
-        // Only root may give it to a group that isn't its own.
-        let group = plan.group.or(plan.serve_group.filter(|_| me.uid == 0));
         if owner.is_some() || group.is_some() {
             lchown(path, owner, group).map_err(of_system)?;
         }
-        socket.listener.set_nonblocking(true).map_err(of_system)?;
         Ok(socket)
     }
 
@@ -92,6 +120,14 @@ impl Socket {
     /// # Errors
     /// The system's.
     pub fn listener(&self) -> io::Result<UnixListener> {
+        self.descriptor().map(UnixListener::from)
+    }
+
+    /// The same as a bare descriptor.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.listener.try_clone()
     }
 
@@ -112,6 +148,15 @@ impl Socket {
     }
 }
 
+/// A new socket at this path, which listens and never blocks.
+fn listen_at(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
 impl Drop for Socket {
     fn drop(&mut self) {
         let Some(name) = self.path.file_name() else { return };
@@ -126,6 +171,7 @@ impl Drop for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Allowed;
     use std::os::unix::fs::PermissionsExt;
 
     fn plan(path: &Path) -> ControlPlan {
@@ -171,5 +217,22 @@ mod tests {
         let long = folder.path().join("x".repeat(120));
         let refused = Socket::bind(&plan(&long), None).unwrap_err();
         assert!(refused.to_string().contains("a socket's path has at most 107 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn a_socket_to_attach_at_is_open_to_all_and_replaced_only_where_nobody_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("attach");
+        let plan = AttachPlan { path: path.clone(), ring: Allowed::default() };
+        let socket = Socket::bind(&plan, None).unwrap();
+        assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o7777, 0o666);
+        let refused = Socket::bind(&plan, None).unwrap_err().to_string();
+        assert!(refused.contains("attach") && refused.contains("another instance listens"), "{refused}");
+        // As a killed run leaves it.
+        let left = folder.path().join("left");
+        std::fs::rename(&path, &left).unwrap();
+        drop(socket);
+        let plan = AttachPlan { path: left, ring: Allowed::default() };
+        drop(Socket::bind(&plan, None).unwrap());
     }
 }

@@ -1,5 +1,6 @@
 //! How a run reports while it goes: the calls that the binary answers.
 
+use crate::attach::Attach;
 use crate::measuring::Measuring;
 use crate::recording::Asked;
 use crate::socket::Socket;
@@ -35,6 +36,8 @@ pub struct Opening<'a> {
     pub statistics: Option<Arc<Statistics>>,
     /// Their database, if there is one.
     pub asked: Option<Arc<Asked>>,
+    /// The door for other programs, if there is one.
+    pub attach: Option<Arc<Attach>>,
 }
 
 /// Whoever watches a run: called from the run's main thread, never from the packet path (but `prefault` from

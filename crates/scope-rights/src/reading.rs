@@ -127,22 +127,39 @@ pub fn keep_to_listening(folder: Option<&Folder>) -> Result<ReadingRights, Right
     keep_to(&[], folder.map(|folder| (folder, making(folder))), true)
 }
 
+/// Gives up everything but what is open and mapped already: not one capability is left.
+///
+/// # Errors
+/// Those of [`keep_to_reading`].
+pub fn keep_to_what_is_open() -> Result<ReadingRights, RightsError> {
+    keep_to_with(&[], None, true, capabilities::drop_all)
+}
+
 fn keep_to(
     paths: &[&Path],
     makes: Option<(&Folder, Making)>,
     listens: bool,
 ) -> Result<ReadingRights, RightsError> {
+    let makes_files = makes.is_some();
+    keep_to_with(paths, makes, listens, move || capabilities::drop_all_but_files(makes_files))
+}
+
+fn keep_to_with(
+    paths: &[&Path],
+    makes: Option<(&Folder, Making)>,
+    listens: bool,
+    drop: impl Fn() -> Result<(), i32> + Send + Sync + 'static,
+) -> Result<ReadingRights, RightsError> {
     let files =
         files::FileRules::reading(paths, makes).map_err(RightsError::step("making Landlock's rules"))?;
     let making = makes.map(|(_, making)| making);
-    let makes = makes.is_some();
     let calls = filters(making, listens).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
     let landlock_abi = files.abi();
     in_every_thread(files, calls, move || {
         capabilities::drop_bounding();
-        capabilities::drop_all_but_files(makes)
+        drop()
     })?;
     Ok(ReadingRights { seccomp, landlock_abi })
 }

@@ -37,6 +37,7 @@
 //! | [`evicted`] | what is remembered of recycled segments |
 //! | `losses` | what never came into the ring: gaps by reason, and for how long each worker listened |
 //! | [`registry`] | interface numbers for the whole run |
+//! | [`outside`] | following the ring from another process: read-only, without pins |
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
@@ -54,6 +55,7 @@ pub mod held;
 pub mod judge;
 mod lock;
 mod losses;
+pub mod outside;
 pub mod pin;
 mod protocol;
 pub mod reader;
@@ -81,6 +83,7 @@ pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;
 pub use judge::Judge;
+pub use outside::{Begin, OutsideBatch, OutsideCounts, OutsideError, OutsideInterface, OutsideReader};
 pub use pin::Pinned;
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};

@@ -11,7 +11,9 @@
 //! seal     foot, statistics, times ─► counters ─► committed word with the sealed bit, release ─► unpin
 //! pin      entry, acquire ─► word {g, n} ──compare-and-swap, Acquire──► {g, n + 1}     only at the entry's generation
 //! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
+//! outside  entry, acquire ─► words and bytes ─► fence, acquire ─► word {g, n}     only at the entry's generation
 //! ```
+//! Outside of the process nobody pins: bytes are copied, and forgotten where the generation is another one behind it.
 //! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before
 //! new ones are written. Acquire of a pin pairs with the claim's release: the reader sees the words of this
 //! generation. `models/` runs this file and its users through every order that the memory model allows, and
@@ -54,6 +56,13 @@ pub(crate) fn pin(word: &AtomicU64, generation: u64) -> bool {
 /// Whether the slot is still at `generation`: nobody has claimed it since.
 pub(crate) fn is_at(word: &AtomicU64, generation: u64) -> bool {
     word.load(Ordering::Relaxed) >> PIN_BITS == generation
+}
+
+/// Whether nobody has claimed the slot since it was at `generation`: then all that was read of it before, without a pin, is
+/// of that generation. Pairs with the fence of a claim: whoever has read what was written behind that, sees its word here.
+pub(crate) fn is_still(word: &AtomicU64, generation: u64) -> bool {
+    fence(Ordering::Acquire); // what was read before the word
+    is_at(word, generation)
 }
 
 /// Adds a pin to a slot that the caller holds: its generation can't change meanwhile.

@@ -18,6 +18,7 @@ use crate::{RingError, futex, protocol};
 use scope_packet::{DropReason, Gap, GapReason, Interface, LinkType, Moment, SegmentId};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -205,6 +206,15 @@ impl Ring {
     /// each other without a gap, from a page on.
     pub fn addresses(&self) -> Range<*const u8> {
         self.region.slots()
+    }
+
+    /// The files behind its tables and its segments, for [`crate::OutsideReader::map`] in another process: whoever gets them
+    /// can read them, and can neither write to them nor change their lengths.
+    ///
+    /// # Errors
+    /// This system couldn't seal them (Linux before 5.1), so that nobody must get them: its words.
+    pub fn sealed_files(&self) -> Result<[BorrowedFd<'_>; 2], &std::io::Error> {
+        self.region.sealed_files()
     }
 
     /// What its memory is, as it is now; see [`Region::memory`].

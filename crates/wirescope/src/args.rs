@@ -3,6 +3,7 @@
 mod asking;
 mod counting;
 mod scripting;
+mod sharing;
 mod statistics;
 mod storing;
 
@@ -21,6 +22,7 @@ pub use asking::{
 };
 pub use counting::StatsArgs;
 pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptTexts, ScriptVerb};
+pub use sharing::TapArgs;
 pub use statistics::{
     FlowsArgs, StatsCopyArgs, StatsExportArgs, StatsFilesArgs, StatsSqlArgs, StatsTopArgs, StatsVerb,
 };
@@ -128,6 +130,11 @@ pub enum Verb {
     /// Follow what happens in a running instance, a line for each event
     #[command(after_help = help::ASK_EXAMPLES)]
     Watch(AskArgs),
+    /// Write packets of a running instance as they come, for other programs
+    Tap(TapArgs),
+    /// Show which programs read the ring of a running instance, and how far each of them is
+    #[command(after_help = help::ASK_EXAMPLES)]
+    Groups(AskArgs),
     /// Open running instances to the network: TLS, tokens, roles
     Serve(Box<ServeArgs>),
     /// Check Lua scripts, try them on a capture file, write examples
@@ -573,6 +580,23 @@ pub struct RunArgs {
     /// May be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Control", allow_hyphen_values = true)]
     pub host: Vec<String>,
+
+    /// The socket at which other programs attach and read the ring in place, such as wirescope tap
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub attach: Option<String>,
+    /// Who may read all of the ring there: names or numbers of users, and of groups behind @ [default: nobody]
+    #[arg(
+        long,
+        value_name = "USER:@GROUP",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub attach_ring: Option<String>,
 
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]

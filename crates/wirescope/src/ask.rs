@@ -1,5 +1,5 @@
-//! Commands that ask or order a running instance, over its control socket: `status`, `triggers`, `fire`, `dumps`, `losses`
-//! and `watch`.
+//! Commands that ask or order a running instance, over its control socket: `status`, `triggers`, `fire`, `dumps`, `losses`,
+//! `groups` and `watch`.
 //!
 //! Without `--control` they find the only instance that this user may ask, or name those that there are.
 
@@ -35,6 +35,11 @@ pub fn status(args: &AskArgs) -> u8 {
 /// `wirescope losses`.
 pub fn losses(args: &AskArgs) -> u8 {
     one(args, "losses", said::losses)
+}
+
+/// `wirescope groups`.
+pub fn groups(args: &AskArgs) -> u8 {
+    one(args, "groups", said::groups)
 }
 
 /// `wirescope triggers`.

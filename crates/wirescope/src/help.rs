@@ -396,6 +396,24 @@ Examples:
   wirescope status --url https://scope:8443 --token-file token
 ";
 
+pub const TAP_EXAMPLES: &str = "\
+The run needs --attach SOCKET and --attach-ring with the user who taps. Who
+reads too slowly misses packets, and the run never waits.
+
+Exit codes:
+  0  all packets that came and match were written
+  1  some were missed, or could not be written
+  2  refused before anything was written
+
+Examples:
+  # live, into other programs
+  wirescope tap ring --attach /run/wirescope/attach | tcpdump -nr -
+  wirescope tap ring -f 'udp port 53' | tshark -i -
+
+  # the last minute and what comes, 1000 packets at most, in a file
+  wirescope tap ring --past 1m -c 1000 -w some.pcapng
+";
+
 /// The line of `wirescope serve`.
 pub const SERVE_USAGE: &str = "wirescope serve --control <[NAME=]PATH> --listen <ADDR:PORT>\n                       --tokens <FILE> [OPTIONS]";
 pub const SERVE_EXAMPLES: &str = "\

@@ -31,6 +31,7 @@ mod speech;
 mod stats;
 mod stdio;
 mod store;
+mod tap;
 mod tcpdump_words;
 mod token;
 mod verify;
@@ -103,6 +104,8 @@ fn main() -> ExitCode {
         Verb::Dumps { what } => ask::dumps(&what),
         Verb::Losses(args) => ask::losses(&args),
         Verb::Watch(args) => ask::watch(&args),
+        Verb::Tap(args) => tap::tap(&args),
+        Verb::Groups(args) => ask::groups(&args),
         Verb::Serve(args) => serve::serve(&args),
         Verb::Script { what } => script::script(&what),
         Verb::Token { what } => token::token(&what),

@@ -1,6 +1,7 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are reported at once,
 //! nothing is created.
 
+pub mod attach;
 mod capture;
 mod control;
 pub mod door;
@@ -181,6 +182,7 @@ fn plan_with(
     let (control, control_role) = control::plan(args, folder.as_deref(), &door, look, &mut faults);
     let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
     let hooks = control::hooks(args, &mut faults);
+    let attach = attach::plan(args, look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
             flags: "write json, or omit the flag for plain text".to_string(),
@@ -236,6 +238,7 @@ fn plan_with(
         stats,
         ring_out,
         control: control.filter(|_| look == at_sources),
+        attach,
         config: args.settings.to_toml(),
         rights: Some(rights),
     };

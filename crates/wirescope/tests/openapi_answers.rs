@@ -144,7 +144,10 @@ fn running() -> Running {
     let own = ["--source", "synth:rate=5k,trigger-at=1s", "--before", "200ms", "--after", "100ms"];
     let db = place.path("x.sqlite").to_str().unwrap().to_string();
     let statistics = ["--db", &db, "--db-interval", "1s"];
+    let attach = place.path("attach").to_str().unwrap().to_string();
+    let attach = ["--attach", &attach, "--attach-ring", "root"];
     let more = ["--store", &store, "--config", &config, "--status-every", "1s"];
+    let more = [&more[..], &attach].concat();
     let more = [&more[..], &statistics].concat();
     Running::bare(place, &[&own[..], &more].concat())
 }
@@ -163,6 +166,7 @@ fn what_a_run_answers_is_as_its_document_says() {
         "sources",
         "ring",
         "stores",
+        "groups",
         "holds",
         "losses",
         "devices",

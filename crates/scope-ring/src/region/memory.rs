@@ -7,12 +7,14 @@
 //!                                      3. normal pages
 //! ```
 //! All of it is shared memory behind nameless files (memfd). What is bound to a NUMA node or locked is so
-//! before its first page comes, so that every page obeys.
+//! before its first page comes, so that every page obeys. Each file is sealed once it is mapped: whoever gets it can
+//! read it, and neither write to it nor change its length. This mapping was made before, and stays writable.
 
 use crate::RingError;
 use scope_machine::memory::{HugePool, Machine, NODES_MAX};
 use std::fmt::{Display, Formatter};
 use std::io::Error;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Bytes of a normal page.
 pub(super) const PAGE: usize = 4096;
@@ -30,6 +32,10 @@ pub(super) const TRANSPARENT: &str = "ShmemPmdMapped:";
 pub(super) const SWAPPED: &str = "Swap:";
 /// Looks for an aligned place before any place does.
 const PLACE_TRIES: u32 = 4;
+/// What nobody can do with a file of the ring any more: write to it but through mappings that are there, shorten it,
+/// lengthen it, or change this.
+const SEALS: libc::c_int =
+    libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// What is required of the memory besides its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,6 +185,10 @@ pub(super) struct Mapping {
     bytes: usize,
     /// Bytes of its huge pages from hugetlbfs; 0: other pages.
     pub(super) hugetlb_bytes: u64,
+    /// What lies behind it.
+    file: OwnedFd,
+    /// Why others could write to it; `None`: they can't.
+    unsealed: Option<Error>,
 }
 
 // SAFETY: the mapping is plain shared memory; control words are atomics, and who may touch which bytes of a
@@ -235,27 +245,37 @@ impl Mapping {
     ) -> Result<Mapping, Error> {
         let wanted = place.unwrap_or(0) as *mut libc::c_void;
         let how = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
-        // SAFETY: plain system calls on a new descriptor of our own; the name ends in a zero byte; an
-        // existing mapping is never replaced.
+        // SAFETY: plain system calls on a new descriptor of our own, which nobody else closes; the name ends in a zero
+        // byte; an existing mapping is never replaced.
         unsafe {
-            let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
+            let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags);
             if fd < 0 {
                 return Err(Error::last_os_error());
             }
+            let file = OwnedFd::from_raw_fd(fd);
             let base = if libc::ftruncate(fd, bytes as libc::off_t) == 0 {
                 libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, how, fd, 0)
             } else {
                 libc::MAP_FAILED
             };
-            let cause = Error::last_os_error();
-            libc::close(fd);
             if base == libc::MAP_FAILED {
-                return Err(cause);
+                return Err(Error::last_os_error());
             }
             // Packets are no part of what a crash leaves behind. Advice only, which every kernel takes.
             libc::madvise(base, bytes, libc::MADV_DONTDUMP);
-            Ok(Mapping { base: base.cast(), bytes, hugetlb_bytes: 0 })
+            // A kernel before 5.1 can't: then nobody else gets it.
+            let sealed = libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS);
+            let unsealed = (sealed != 0).then(Error::last_os_error);
+            Ok(Mapping { base: base.cast(), bytes, hugetlb_bytes: 0, file, unsealed })
         }
+    }
+
+    /// The file behind it, which whoever gets it can only read.
+    ///
+    /// # Errors
+    /// Whoever gets it could write to it: the system's words.
+    pub(super) fn sealed_file(&self) -> Result<BorrowedFd<'_>, &Error> {
+        self.unsealed.as_ref().map_or_else(|| Ok(self.file.as_fd()), Err)
     }
 
     /// Its first byte.

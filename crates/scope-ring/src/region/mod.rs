@@ -17,10 +17,13 @@ pub use arena::Arena;
 pub use memory::{MemoryKind, MemoryOptions, RingMemory};
 
 use crate::RingError;
-use crate::control::{Header, LaneControl, SegmentControl, WorkerControl};
+use crate::control::{Header, LaneControl, PINS, SegmentControl, WorkerControl};
 use memory::{Mapping, PAGE, SWAPPED, TRANSPARENT};
 pub(crate) use scope_machine::Machine;
+use scope_packet::segment::is_segment_size;
+use std::io::Error;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 
 /// Bytes reserved for interface descriptions, sparse.
@@ -69,6 +72,54 @@ impl Layout {
             tables_bytes,
             slots_bytes,
         }
+    }
+}
+
+impl Layout {
+    /// The layout that the header of a ring which somebody else has made tells of: `None` where no ring can have it, or it
+    /// doesn't fit into so many bytes of tables and slots.
+    pub fn told(
+        [segment_bytes, segments, workers, lanes]: [u64; 4],
+        tables_bytes: usize,
+        slots_bytes: usize,
+    ) -> Option<Layout> {
+        let small = |number: u64, most: u64| (1..=most).contains(&number).then_some(number as usize);
+        let segment_bytes = small(segment_bytes, 1 << 30).filter(|&bytes| is_segment_size(bytes))?;
+        let segments = small(segments, PINS)?;
+        // So few that no product overflows.
+        let (workers, lanes) = (small(workers, 1 << 16)?, small(lanes, 1 << 19)?);
+        let layout = Layout::new(segment_bytes, segments, workers, lanes);
+        (layout.tables_bytes <= tables_bytes && layout.slots_bytes <= slots_bytes).then_some(layout)
+    }
+
+    /// Offset of worker `index`'s counters in the tables.
+    pub fn worker_at(&self, index: u32) -> usize {
+        assert!((index as usize) < self.workers);
+        self.workers_at + index as usize * size_of::<WorkerControl>()
+    }
+
+    /// Offset of lane `index`'s words in the tables.
+    pub fn lane_at(&self, index: u32) -> usize {
+        assert!((index as usize) < self.lanes);
+        self.lanes_at + index as usize * size_of::<LaneControl>()
+    }
+
+    /// Offset in the tables of the directory's entry for this segment of a lane.
+    pub fn entry_at(&self, lane: u32, sequence: u64) -> usize {
+        assert!((lane as usize) < self.lanes);
+        let index = (sequence % self.segments as u64) as usize;
+        self.directory_at + (lane as usize * self.segments + index) * 8
+    }
+
+    /// Offset in the tables of a slot's words.
+    pub fn segment_at(&self, slot: u32) -> usize {
+        assert!((slot as usize) < self.segments);
+        self.table_at + slot as usize * size_of::<SegmentControl>()
+    }
+
+    /// Offset of the interface area in the tables.
+    pub fn interfaces_at(&self) -> usize {
+        self.interfaces_at
     }
 }
 
@@ -155,6 +206,14 @@ impl Region {
         RingMemory { kind, locked: self.options.locked, node: self.options.node }
     }
 
+    /// The files behind tables and slots, which whoever gets them can only read.
+    ///
+    /// # Errors
+    /// Whoever gets them could write to them: the system's words.
+    pub fn sealed_files(&self) -> Result<[BorrowedFd<'_>; 2], &Error> {
+        Ok([self.tables.sealed_file()?, self.slots.sealed_file()?])
+    }
+
     /// Bytes of slots that the system has swapped out.
     pub fn swapped_bytes(&self) -> u64 {
         self.slots.smaps_bytes(SWAPPED)
@@ -175,27 +234,22 @@ impl Region {
 
     /// Counters of worker `index`.
     pub fn worker(&self, index: u32) -> &WorkerControl {
-        assert!((index as usize) < self.layout.workers);
-        self.control(self.layout.workers_at + index as usize * size_of::<WorkerControl>())
+        self.control(self.layout.worker_at(index))
     }
 
     /// Control words of lane `index`.
     pub fn lane(&self, index: u32) -> &LaneControl {
-        assert!((index as usize) < self.layout.lanes);
-        self.control(self.layout.lanes_at + index as usize * size_of::<LaneControl>())
+        self.control(self.layout.lane_at(index))
     }
 
     /// Directory entry of the segment with this sequence number in its lane.
     pub fn directory(&self, lane: u32, sequence: u64) -> &AtomicU64 {
-        assert!((lane as usize) < self.layout.lanes);
-        let index = (sequence % self.layout.segments as u64) as usize;
-        self.control(self.layout.directory_at + (lane as usize * self.layout.segments + index) * 8)
+        self.control(self.layout.entry_at(lane, sequence))
     }
 
     /// Control words of slot `slot`.
     pub fn segment(&self, slot: u32) -> &SegmentControl {
-        assert!((slot as usize) < self.layout.segments);
-        self.control(self.layout.table_at + slot as usize * size_of::<SegmentControl>())
+        self.control(self.layout.segment_at(slot))
     }
 
     /// Where slot `slot` begins, aligned to a page.

@@ -133,6 +133,48 @@ pub fn losses(losses: &Value) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Who reads the ring, a line each.
+pub fn groups(groups: &Value) -> String {
+    if groups["attach"].is_null() {
+        return "no program can attach: the run has no --attach\n".to_string();
+    }
+    let figures = |of_one: &Value| {
+        let each = ["read", "missed", "behind"].map(|key| format!("{} {key}", number(of(&of_one[key]))));
+        format!("{} given = {}", number(of(&of_one["given"])), each.join(" + "))
+    };
+    let mut lines = vec![format!("attach at {}", text(&groups["attach"]["path"]))];
+    for group in list(&groups["groups"]) {
+        let published = counted(of(&group["published"]), "packet");
+        let members = list(&group["members"]);
+        let many = counted(members.len() as u64, "member");
+        lines.push(format!("{}: {published} published, {many}", text(&group["name"])));
+        for member in members {
+            let waits = if member["waits"] == true { ", waits" } else { "" };
+            lines.push(format!(
+                "  {} (process {}, user {}): {}{waits}",
+                text(&member["name"]),
+                member["pid"],
+                text(&member["user"]),
+                figures(member)
+            ));
+        }
+        let gone = &group["gone"];
+        if of(&gone["members"]) > 0 {
+            let many = counted(of(&gone["members"]), "member");
+            lines.push(format!("  {many} gone: {}", figures(gone)));
+        }
+    }
+    let refused = groups["attach"]["refused"].as_object().into_iter().flatten();
+    let each: Vec<String> = refused
+        .filter(|(_, many)| of(many) > 0)
+        .map(|(why, many)| format!("{} {why}", number(of(many))))
+        .collect();
+    if !each.is_empty() {
+        lines.push(format!("refused: {}", each.join(", ")));
+    }
+    lines.join("\n") + "\n"
+}
+
 /// The triggers, a line each.
 pub fn triggers(triggers: &Value) -> String {
     let line = |trigger: &Value| {

@@ -16,7 +16,8 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wirescope
 /// Stands in no key's values.
 const NONSENSE: &str = "$nix %";
 /// Keys whose every text means something, or is for the machine to judge.
-const ANY_TEXT: [&str; 12] = [
+const ANY_TEXT: [&str; 13] = [
+    "attach",
     "db",
     "out",
     "dump-script",
@@ -528,6 +529,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("hook-trigger", "\"wirescope\""),
         ("serve-user", "\"root\""),
         ("serve-role", "\"admin\""),
+        ("attach", "\"/tmp/a\""),
+        ("attach-ring", "\"root\"\nattach = \"/tmp/a\""),
         ("quiet", "true"),
         ("log-format", "\"json\""),
     ];

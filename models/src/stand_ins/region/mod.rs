@@ -66,6 +66,9 @@ struct Slot {
     bytes: Bytes<Box<[u8]>>,
     /// End of each grain, ascending, and the cell that stands for it.
     grains: Vec<(usize, loom::cell::UnsafeCell<()>)>,
+    /// For readers that copy without a pin: what stood in each block, one text behind the other, and which of them it is
+    /// by now. Only where there is such a reader.
+    copies: Option<Vec<(AtomicU64, Bytes<Vec<Vec<u8>>>)>>,
 }
 
 impl Slot {
@@ -76,6 +79,44 @@ impl Slot {
         Slot {
             bytes: Bytes::new(vec![0; segment_bytes].into_boxed_slice()),
             grains: ends.map(|end| (end, loom::cell::UnsafeCell::new(()))).collect(),
+            copies: None,
+        }
+    }
+
+    /// The same, for readers that copy without a pin.
+    fn of_copies(self) -> Slot {
+        let copies = (0..PACKETS_MAX).map(|_| (AtomicU64::new(0), Bytes::new(Vec::new()))).collect();
+        Slot { copies: Some(copies), ..self }
+    }
+
+    /// Blocks that a range touches.
+    fn blocks(range: &Range<usize>) -> Range<usize> {
+        let end = range.end.div_ceil(BLOCK_BYTES).min(PACKETS_MAX);
+        (range.start / BLOCK_BYTES).min(end)..end
+    }
+
+    /// Another text begins in the blocks of `range`; to be called before its bytes are written.
+    fn begin_texts(&self, range: &Range<usize>) {
+        for block in Slot::blocks(range) {
+            let Some((latest, texts)) = self.copies.as_ref().map(|copies| &copies[block]) else { return };
+            // SAFETY: one thread runs at a time, and none is switched to while this borrows.
+            let texts = unsafe { &mut *texts.get() };
+            // SAFETY: as above.
+            texts.push(unsafe { (&(*self.bytes.get()))[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].to_vec() });
+            let number = texts.len() as u64;
+            latest.store(number, std::sync::atomic::Ordering::Relaxed); // as bytes are: in no order with anything
+        }
+    }
+
+    /// The text of a block that a load of its bytes finds: not always the latest.
+    fn text(&self, block: usize) -> Vec<u8> {
+        let (latest, texts) = &self.copies.as_ref().expect("made for such readers")[block];
+        let number = latest.load(std::sync::atomic::Ordering::Relaxed) as usize;
+        // SAFETY: one thread runs at a time, and none is switched to while this borrows.
+        let (texts, bytes) = unsafe { (&*texts.get(), &*self.bytes.get()) };
+        match texts.get(number) {
+            Some(before_the_next) => before_the_next.clone(),
+            None => bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].to_vec(),
         }
     }
 
@@ -84,6 +125,11 @@ impl Slot {
         let (from, to) = (range.start, range.end);
         starts.zip(&self.grains).filter(move |(start, grain)| *start < to && from < grain.0).map(|(_, grain)| &grain.1)
     }
+}
+
+std::thread_local! {
+    /// Whether the next regions are for readers that copy without a pin.
+    pub static COPIES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 pub struct Region {
@@ -107,6 +153,10 @@ fn table<T: Default>(entries: usize) -> Vec<T> {
 
 impl Region {
     pub fn map(layout: Layout, _options: MemoryOptions) -> Result<Region, RingError> {
+        let slot = || match COPIES.get() {
+            false => Slot::new(layout.segment_bytes),
+            true => Slot::new(layout.segment_bytes).of_copies(),
+        };
         Ok(Region {
             layout,
             header: Header::default(),
@@ -114,7 +164,7 @@ impl Region {
             lanes: table(layout.lanes),
             directory: table(layout.lanes * layout.segments),
             segments: table(layout.segments),
-            slots: (0..layout.segments).map(|_| Slot::new(layout.segment_bytes)).collect(),
+            slots: (0..layout.segments).map(|_| slot()).collect(),
         })
     }
 
@@ -124,6 +174,18 @@ impl Region {
 
     pub fn ready(layout: Layout, options: MemoryOptions, _progress: &(dyn Fn(u64) -> bool + Sync)) -> Result<Region, RingError> {
         Region::map(layout, options)
+    }
+
+    /// Whole blocks of a slot, as somebody finds them who holds nothing.
+    pub fn copy(&self, slot: u32, range: Range<usize>, out: &mut Vec<u8>) {
+        out.clear();
+        for block in Slot::blocks(&range) {
+            out.extend(self.slots[slot as usize].text(block));
+        }
+    }
+
+    pub fn sealed_files(&self) -> Result<[std::os::fd::BorrowedFd<'_>; 2], &std::io::Error> {
+        unreachable!("the models have no files")
     }
 
     pub fn memory(&self) -> RingMemory {
@@ -190,6 +252,7 @@ pub unsafe fn written<'a>(slot: *mut u8, at: usize, len: usize) -> &'a mut [u8] 
     // SAFETY: by this function's contract.
     let slot = unsafe { &*slot.cast_const().cast::<Slot>() };
     let range = at..at + len;
+    slot.begin_texts(&range);
     for grain in slot.touched(&range) {
         grain.with_mut(|_| ());
     }

@@ -1,0 +1,196 @@
+//! Members by the dozen, and all that can be sent to a door by those who mean no good.
+
+use super::*;
+use crate::plan::Allowed;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket_with};
+use scope_packet::pcapng::PacketHead;
+use scope_packet::{Interface, KeyEntry, LinkType, TimestampSource};
+use scope_ring::{Append, Begin, LaneWriter, OutsideReader, RingConfig};
+use scope_share::{JoinError, Progress, join};
+use tempfile::TempDir;
+
+/// A ring with a lane, and its open door.
+struct Stand {
+    _folder: TempDir,
+    path: PathBuf,
+    lane: LaneWriter,
+    interface: usize,
+    attach: Attach,
+}
+
+impl Stand {
+    fn new(ring: Allowed) -> Stand {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("attach");
+        let config = RingConfig {
+            ring_bytes: 2 << 20,
+            segment_bytes: Some(64 << 10),
+            workers: 1,
+            lanes: 1,
+            run_id: [7; 16],
+        };
+        let made = Ring::create(&config).unwrap();
+        let mut lane = made.open_lane(0, LinkType::ETHERNET).unwrap();
+        let number = made.register(
+            0,
+            &Interface {
+                name: "test0".to_string(),
+                description: String::new(),
+                link_type: LinkType::ETHERNET,
+                snap_len: 0,
+                timestamps: TimestampSource::Generator,
+                part: 0,
+            },
+        );
+        let interface = lane.add_interface(number.unwrap());
+        let prepared = Prepared::open(&AttachPlan { path: path.clone(), ring }, &made, None).unwrap();
+        let attach = prepared.start(&made).unwrap();
+        Stand { _folder: folder, path, lane, interface, attach }
+    }
+
+    fn write(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let time_ns = self.lane.next_packet() as i64;
+            let data = [0x55; 60];
+            let head = PacketHead { time_ns, captured_len: 60, original_len: 60, ..PacketHead::default() };
+            while self.lane.append(self.interface, &head, KeyEntry::default(), &data) == Append::NeedsSegment
+            {
+                assert!(self.lane.claim());
+            }
+        }
+        self.lane.commit();
+    }
+
+    /// Waits until the door has seen what was done.
+    fn until(&self, is: impl Fn(&AttachStatus) -> bool) -> AttachStatus {
+        let begun = Instant::now();
+        loop {
+            let status = self.attach.status();
+            if is(&status) {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{status:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn connect(&self) -> OwnedFd {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new(&self.path).unwrap()).unwrap();
+        socket
+    }
+}
+
+fn me() -> Allowed {
+    Allowed { users: vec![User::current()], groups: Vec::new() }
+}
+
+#[test]
+fn a_member_reads_what_comes_and_is_seen_until_it_goes() {
+    let mut stand = Stand::new(me());
+    stand.write(10);
+    let joined = join(&stand.path, "ring", "reader").unwrap();
+    let mut reader = OutsideReader::map(joined.ring(), Begin::Now).unwrap();
+    stand.write(5);
+    let batch = reader.next_batch().unwrap().unwrap();
+    assert_eq!((batch.first_packet, batch.packets, batch.blocks().count()), (10, 5, 5));
+    assert_eq!(reader.interfaces().unwrap()[0].name, "test0");
+    let counts = reader.counts();
+    let said = Progress { began: counts.began, read: counts.read, missed: counts.missed, waits: true };
+    joined.page.write(&said).unwrap();
+    stand.write(2);
+    let status = stand.until(|status| status.members.iter().any(|member| member.standing.given == 7));
+    let member = &status.members[0];
+    assert_eq!(
+        (member.name.as_str(), member.pid as u32, status.published),
+        ("reader", std::process::id(), 17)
+    );
+    assert_eq!((member.standing.read, member.standing.missed, member.standing.behind), (5, 0, 2));
+    assert!(!joined.is_over());
+    drop(joined);
+    let status = stand.until(|status| status.gone.members == 1);
+    assert_eq!((status.members.len(), status.gone.standing.given), (0, 7));
+}
+
+#[test]
+fn nobody_gets_the_ring_who_was_not_named_and_is_told_why() {
+    let stand = Stand::new(Allowed::default());
+    let refused = join(&stand.path, "ring", "reader").unwrap_err();
+    assert!(matches!(refused, JoinError::Refused { why: Refusal::NotAllowed, .. }), "{refused}");
+    let stand = Stand::new(me());
+    let refused = join(&stand.path, "other", "reader").unwrap_err();
+    assert_eq!(refused.to_string(), "there is no group 'other'");
+}
+
+#[test]
+fn what_is_sent_to_it_can_t_disturb_it_and_is_counted() {
+    let stand = Stand::new(me());
+    let greeting = Greeting { group: RING.to_string(), name: "a".to_string() }.to_bytes();
+    let member = join(&stand.path, "ring", "good").unwrap();
+    // Each on a connection of its own.
+    let long = stand.connect();
+    say(&long, &[7; 5000], &[]).unwrap();
+    let with_file = stand.connect();
+    let file = memfd_create(c"x", MemfdFlags::CLOEXEC).unwrap();
+    say(&with_file, &greeting, &[file.as_fd()]).unwrap();
+    let foreign = stand.connect();
+    say(&foreign, b"GET / HTTP/1.1\r\n\r\n", &[]).unwrap();
+    let mut other = greeting.clone();
+    other[8] = 2;
+    let newer = stand.connect();
+    say(&newer, &other, &[]).unwrap();
+    let _silent = stand.connect();
+    let twice = stand.connect();
+    say(&twice, &greeting, &[]).unwrap();
+    let _ = say(&twice, &greeting, &[]);
+    let status = stand.until(|status| {
+        let DoorCounts { silent, too_long, with_files, unexpected, refused, .. } = status.counts;
+        let of = |why: Refusal| refused[Refusal::ALL.iter().position(|other| *other == why).unwrap()];
+        (silent, too_long, with_files, unexpected) == (1, 1, 1, 1)
+            && (of(Refusal::BadMessage), of(Refusal::Version)) == (3, 1)
+    });
+    assert_eq!((status.members.len(), status.members[0].name.as_str()), (1, "good"));
+    assert!(!member.is_over());
+}
+
+#[test]
+fn a_thousand_connections_leave_a_member_as_it_was() {
+    let mut stand = Stand::new(me());
+    let member = join(&stand.path, "ring", "good").unwrap();
+    let mut reader = OutsideReader::map(member.ring(), Begin::Now).unwrap();
+    let flood: Vec<Option<OwnedFd>> = (0..1000)
+        .map(|_| {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            connect(&socket, &SocketAddrUnix::new(&stand.path).unwrap()).ok().map(|()| socket)
+        })
+        .collect();
+    stand.write(3);
+    assert_eq!(reader.next_batch().unwrap().unwrap().packets, 3);
+    stand.until(|status| status.counts.silent + status.counts.connections > 0);
+    drop(flood);
+    // Those that took its places were sent away.
+    let begun = Instant::now();
+    while let Err(error) = join(&stand.path, "ring", "late") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!member.is_over());
+}
+
+#[test]
+fn members_know_when_the_run_is_over_and_read_on_to_the_end() {
+    let mut stand = Stand::new(me());
+    let member = join(&stand.path, "ring", "reader").unwrap();
+    let mut reader = OutsideReader::map(member.ring(), Begin::Now).unwrap();
+    stand.write(4);
+    stand.lane.seal();
+    let Stand { path, lane, attach, .. } = stand;
+    attach.end();
+    assert!(member.is_over());
+    drop((attach, lane)); // the run's own mapping is gone
+    assert_eq!(reader.next_batch().unwrap().unwrap().packets, 4);
+    assert!(reader.next_batch().unwrap().is_none() && !path.exists());
+}

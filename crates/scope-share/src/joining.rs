@@ -1,0 +1,99 @@
+//! A member's side: connecting, the greeting, and what comes back.
+
+use crate::message::{Answer, BadMessage, Greeting, Refusal};
+use crate::page::Page;
+use crate::passing::{Heard, hear, hear_with_files, say};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a run may take for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why this process is no member.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Nobody listens there, or it is no socket of this kind.
+    #[error("{0}")]
+    Connect(io::Error),
+    /// The run said no.
+    #[error("{words}")]
+    Refused {
+        /// Why.
+        why: Refusal,
+        /// In its words.
+        words: String,
+    },
+    /// What answered is no run, or another version.
+    #[error("the answer can't be understood: {0}")]
+    Answer(BadMessage),
+    /// It doesn't answer.
+    #[error("no answer: {0}")]
+    Silent(io::Error),
+}
+
+/// A member of a group.
+#[derive(Debug)]
+pub struct Joined {
+    /// Its number there.
+    pub member: u16,
+    /// The files of the ring's tables and slots.
+    ring: [OwnedFd; 2],
+    /// Its page.
+    pub page: Page,
+    connection: OwnedFd,
+}
+
+impl Joined {
+    /// The files of the ring's tables and slots.
+    pub fn ring(&self) -> [BorrowedFd<'_>; 2] {
+        [self.ring[0].as_fd(), self.ring[1].as_fd()]
+    }
+
+    /// Whether the run is over, or has ended the connection: nothing more is published. Never waits.
+    pub fn is_over(&self) -> bool {
+        match hear(&self.connection) {
+            Ok(Heard::End) => true,
+            Ok(_) => false,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Joins a group of the run that listens at `path`, under this name.
+///
+/// # Errors
+/// Why not.
+pub fn join(path: &Path, group: &str, name: &str) -> Result<Joined, JoinError> {
+    let of_system = |error: Errno| JoinError::Connect(error.into());
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let socket = socket.map_err(of_system)?;
+    let address = SocketAddrUnix::new(path).map_err(of_system)?;
+    connect(&socket, &address).map_err(of_system)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(of_system)?;
+    let greeting = Greeting { group: group.to_string(), name: name.to_string() };
+    // Where the run has closed it already, its answer says why.
+    let said = say(&socket, &greeting.to_bytes(), &[]);
+    let (bytes, files) = match hear_with_files(&socket) {
+        // What was sent in vain comes before the answer.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => hear_with_files(&socket),
+        other => other,
+    }
+    .map_err(JoinError::Silent)?;
+    if bytes.is_empty() {
+        let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection was closed at once");
+        return Err(JoinError::Silent(said.err().unwrap_or_else(closed)));
+    }
+    match Answer::read(&bytes).map_err(JoinError::Answer)? {
+        Answer::Refused { why, words } => Err(JoinError::Refused { why, words }),
+        Answer::Joined { member } => {
+            let files: Result<[OwnedFd; 3], _> = files.try_into();
+            let [tables, slots, page] = files.map_err(|_| JoinError::Answer(BadMessage::Length))?;
+            Ok(Joined { member, ring: [tables, slots], page: Page::of(page), connection: socket })
+        }
+    }
+}

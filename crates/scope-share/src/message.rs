@@ -1,0 +1,296 @@
+//! Greeting and answer as bytes, without any I/O: little-endian, each one message of the socket.
+//!
+//! ```text
+//!            0          8         12     14       16
+//! greeting   | WSATTACH | version | 1    | 0      | group: length 2, bytes | name: length 2, bytes |
+//! joined     | WSATTACH | version | 2    | member |
+//! refused    | WSATTACH | version | 3    | why    | words: length 2, bytes |
+//! ```
+//! Another version may have more behind its first 16 bytes; of this one every byte is meant.
+
+use crate::VERSION;
+
+/// Bytes of a message at most.
+pub const MESSAGE_BYTES_MAX: usize = 1024;
+/// Bytes of a member's or a group's name at most.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Bytes of a refusal's words at most.
+const WORDS_BYTES_MAX: usize = 512;
+
+const MAGIC: &[u8; 8] = b"WSATTACH";
+const HEAD_BYTES: usize = 16;
+const GREETING: u16 = 1;
+const JOINED: u16 = 2;
+const REFUSED: u16 = 3;
+
+/// Why a message is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMessage {
+    /// It doesn't begin like one.
+    #[error("it doesn't begin as a message of wirescope does")]
+    Foreign,
+    /// It speaks another version.
+    #[error("it speaks version {0} of what is said here, and this is version {VERSION}")]
+    Version(u32),
+    /// It isn't what is expected now.
+    #[error("it is not what is expected at this point")]
+    Unexpected,
+    /// It ends before its end, or goes on behind it.
+    #[error("it is truncated, or longer than it says")]
+    Length,
+    /// A name isn't one.
+    #[error("a name in it is empty, longer than {NAME_BYTES_MAX} bytes, or not plain text")]
+    Name,
+}
+
+/// What a member says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The group that it wants to join.
+    pub group: String,
+    /// How it is to be called.
+    pub name: String,
+}
+
+/// Why somebody isn't a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Refusal {
+    /// The user isn't among those who may.
+    NotAllowed = 1,
+    /// There is no such group.
+    NoSuchGroup = 2,
+    /// There are as many members as there can be.
+    Full = 3,
+    /// What was said couldn't be understood.
+    BadMessage = 4,
+    /// Another version.
+    Version = 5,
+    /// The run can't give its memory to others.
+    Unsealed = 6,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 6] = [
+        Refusal::NotAllowed,
+        Refusal::NoSuchGroup,
+        Refusal::Full,
+        Refusal::BadMessage,
+        Refusal::Version,
+        Refusal::Unsealed,
+    ];
+
+    /// A word for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::NotAllowed => "not_allowed",
+            Refusal::NoSuchGroup => "no_such_group",
+            Refusal::Full => "full",
+            Refusal::BadMessage => "bad_message",
+            Refusal::Version => "version",
+            Refusal::Unsealed => "unsealed",
+        }
+    }
+}
+
+/// What the run says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Welcome; descriptors come with it.
+    Joined {
+        /// The member's number in its group.
+        member: u16,
+    },
+    /// No.
+    Refused {
+        /// Why.
+        why: Refusal,
+        /// The same in words.
+        words: String,
+    },
+}
+
+/// What is left of a message.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], BadMessage> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(BadMessage::Length)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u16, BadMessage> {
+        let bytes = self.take(2)?;
+        Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn text(&mut self, bytes_max: usize) -> Result<String, BadMessage> {
+        let bytes = usize::from(self.number()?);
+        if bytes > bytes_max {
+            return Err(BadMessage::Name);
+        }
+        String::from_utf8(self.take(bytes)?.to_vec()).map_err(|_| BadMessage::Name)
+    }
+
+    fn end(&self) -> Result<(), BadMessage> {
+        if self.0.is_empty() { Ok(()) } else { Err(BadMessage::Length) }
+    }
+}
+
+/// Kind and number of a message of this version.
+fn head(bytes: &[u8]) -> Result<(u16, u16, Rest<'_>), BadMessage> {
+    let mut rest = Rest(bytes);
+    let head = rest.take(HEAD_BYTES).map_err(|_| BadMessage::Foreign)?;
+    if head[..8] != *MAGIC {
+        return Err(BadMessage::Foreign);
+    }
+    match u32::from_le_bytes([head[8], head[9], head[10], head[11]]) {
+        VERSION => {}
+        other => return Err(BadMessage::Version(other)),
+    }
+    let number = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    Ok((number(12), number(14), rest))
+}
+
+fn begin(kind: u16, number: u16) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes
+}
+
+fn add(bytes: &mut Vec<u8>, text: &str, bytes_max: usize) {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    bytes.extend((end as u16).to_le_bytes());
+    bytes.extend(&text.as_bytes()[..end]);
+}
+
+/// Whether a group or a member can be called so.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+impl Greeting {
+    /// As a message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = begin(GREETING, 0);
+        add(&mut bytes, &self.group, NAME_BYTES_MAX);
+        add(&mut bytes, &self.name, NAME_BYTES_MAX);
+        bytes
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(bytes: &[u8]) -> Result<Greeting, BadMessage> {
+        let (kind, number, mut rest) = head(bytes)?;
+        if (kind, number) != (GREETING, 0) {
+            return Err(BadMessage::Unexpected);
+        }
+        let (group, name) = (rest.text(NAME_BYTES_MAX)?, rest.text(NAME_BYTES_MAX)?);
+        rest.end()?;
+        if is_name(&group) && is_name(&name) { Ok(Greeting { group, name }) } else { Err(BadMessage::Name) }
+    }
+}
+
+impl Answer {
+    /// As a message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Answer::Joined { member } => begin(JOINED, *member),
+            Answer::Refused { why, words } => {
+                let mut bytes = begin(REFUSED, *why as u16);
+                add(&mut bytes, words, WORDS_BYTES_MAX);
+                bytes
+            }
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(bytes: &[u8]) -> Result<Answer, BadMessage> {
+        let (kind, number, mut rest) = head(bytes)?;
+        let answer = match kind {
+            JOINED => Answer::Joined { member: number },
+            REFUSED => {
+                let why = Refusal::ALL.into_iter().find(|why| *why as u16 == number);
+                let words = rest.text(WORDS_BYTES_MAX)?;
+                Answer::Refused { why: why.ok_or(BadMessage::Unexpected)?, words }
+            }
+            _ => return Err(BadMessage::Unexpected),
+        };
+        rest.end()?;
+        Ok(answer)
+    }
+}
+
+const _: () = assert!(HEAD_BYTES + 2 + WORDS_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + 4 + 2 * NAME_BYTES_MAX <= MESSAGE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn greeting(group: &str, name: &str) -> Greeting {
+        Greeting { group: group.to_string(), name: name.to_string() }
+    }
+
+    #[test]
+    fn a_greeting_is_read_back_and_each_damage_of_it_refused() {
+        let bytes = greeting("ring", "tap of tests").to_bytes();
+        assert_eq!(Greeting::read(&bytes), Ok(greeting("ring", "tap of tests")));
+        for len in 0..bytes.len() {
+            assert!(Greeting::read(&bytes[..len]).is_err(), "{len}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Greeting::read(&longer), Err(BadMessage::Length));
+        let mut other = bytes.clone();
+        other[8] = 9;
+        assert_eq!(Greeting::read(&other), Err(BadMessage::Version(9)));
+        assert_eq!(Answer::read(&bytes), Err(BadMessage::Unexpected));
+        for (group, name) in [("", "a"), ("a", ""), ("a\nb", "c"), ("a", "\u{1b}[2J")] {
+            let bytes = greeting(group, name).to_bytes();
+            assert_eq!(Greeting::read(&bytes), Err(BadMessage::Name), "{group:?} {name:?}");
+        }
+        let long = greeting(&"x".repeat(NAME_BYTES_MAX), "y").to_bytes();
+        assert!(Greeting::read(&long).is_ok());
+    }
+
+    #[test]
+    fn answers_are_read_back() {
+        let refused = Refusal::ALL.map(|why| Answer::Refused { why, words: format!("no: {}", why.word()) });
+        for answer in refused.into_iter().chain([Answer::Joined { member: 513 }]) {
+            assert_eq!(Answer::read(&answer.to_bytes()), Ok(answer));
+        }
+        let long = Answer::Refused { why: Refusal::Full, words: "ä".repeat(9999) }.to_bytes();
+        assert!(long.len() <= MESSAGE_BYTES_MAX && Answer::read(&long).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_are_refused_or_say_something(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), begins in any::<bool>()) {
+            if begins && bytes.len() >= 16 {
+                bytes[..8].copy_from_slice(MAGIC);
+                bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+                let kind = 1 + u16::from(bytes[12] % 3);
+                bytes[12..14].copy_from_slice(&kind.to_le_bytes());
+            }
+            if let Ok(greeting) = Greeting::read(&bytes) {
+                prop_assert_eq!(Greeting::read(&greeting.to_bytes()), Ok(greeting));
+            }
+            if let Ok(answer) = Answer::read(&bytes) {
+                prop_assert_eq!(Answer::read(&answer.to_bytes()), Ok(answer));
+            }
+        }
+    }
+}

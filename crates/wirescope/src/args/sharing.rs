@@ -1,0 +1,36 @@
+//! The flags of the commands that read the packets of a running instance.
+
+use super::Words;
+use crate::help;
+use clap::{Args, ValueHint};
+use std::path::PathBuf;
+
+/// `wirescope tap`.
+#[derive(Debug, Args)]
+#[command(after_help = help::TAP_EXAMPLES)]
+pub struct TapArgs {
+    /// The group to read; ring is all that the instance records, in place
+    #[arg(value_name = "GROUP")]
+    pub group: String,
+    /// The socket that the run was given as --attach [default: /run/wirescope/attach, the service's]
+    #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath)]
+    pub attach: Option<PathBuf>,
+    /// Write only packets that match, in the language of tcpdump
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Begin with what came in this time before, as far as the ring reaches back [default: with what comes from now on]
+    #[arg(long, value_name = "TIME")]
+    pub past: Option<String>,
+    /// How the run calls this reader [default: tap]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// End after so many packets
+    #[arg(short = 'c', long, value_name = "N")]
+    pub count: Option<String>,
+    /// The new file, or a pipe that is there; '-' is standard output [default: '-']
+    #[arg(short = 'w', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+    /// The form: pcapng, or pcap, which can't say what is missing [default: pcapng, or pcap for FILE.pcap]
+    #[arg(long, value_name = "FORM", value_parser = Words(&["pcapng", "pcap"]))]
+    pub format: Option<String>,
+}

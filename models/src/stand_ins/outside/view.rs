@@ -1,0 +1,102 @@
+//! A ring as another process sees it, without a mapping: the same words under loom, loaded in the same way, and bytes that may
+//! be older than those of now.
+
+use super::error::OutsideError;
+use crate::control::{Committed, PIN_BITS, PINS};
+use crate::protocol;
+use crate::ring::Ring;
+use scope_packet::Moment;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+pub struct View(Arc<Ring>);
+
+fn load(word: &AtomicU64) -> u64 {
+    let value = word.load(Ordering::Relaxed);
+    fence(Ordering::Acquire); // what was published by this word is read behind it
+    value
+}
+
+impl View {
+    pub fn of(ring: &Arc<Ring>) -> View {
+        View(ring.clone())
+    }
+
+    pub(super) fn map(_tables: BorrowedFd<'_>, _slots: BorrowedFd<'_>) -> Result<View, OutsideError> {
+        unreachable!("the models have no files")
+    }
+
+    pub(super) fn run_id(&self) -> [u8; 16] {
+        self.0.run_id()
+    }
+
+    pub(super) fn segment_bytes(&self) -> usize {
+        self.0.segment_bytes()
+    }
+
+    pub(super) fn segments(&self) -> usize {
+        self.0.segments()
+    }
+
+    pub(super) fn lanes(&self) -> u32 {
+        self.0.lanes()
+    }
+
+    pub(super) fn link_type(&self, lane: u32) -> u16 {
+        self.0.lane_info(lane).link_type.0
+    }
+
+    pub(super) fn published(&self, lane: u32) -> u64 {
+        load(&self.0.region().lane(lane).published_packets)
+    }
+
+    pub(super) fn next(&self, lane: u32) -> u64 {
+        load(&self.0.region().lane(lane).next)
+    }
+
+    pub(super) fn find(&self, lane: u32, sequence: u64) -> Option<(u32, u64)> {
+        let entry = load(self.0.region().directory(lane, sequence));
+        (entry >> PIN_BITS != 0).then_some(((entry & PINS) as u32, entry >> PIN_BITS))
+    }
+
+    pub(super) fn is_still(&self, slot: u32, generation: u64) -> bool {
+        protocol::is_still(&self.0.region().segment(slot).word, generation)
+    }
+
+    pub(super) fn record(&self, slot: u32) -> (u32, u64, u64) {
+        let control = self.0.region().segment(slot);
+        let number = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        (control.lane.load(Ordering::Relaxed), number(&control.sequence), number(&control.first_packet))
+    }
+
+    pub(super) fn committed(&self, slot: u32) -> Committed {
+        Committed::from_word(load(&self.0.region().segment(slot).committed))
+    }
+
+    pub(super) fn max_ns(&self, slot: u32) -> i64 {
+        self.0.region().segment(slot).times[3].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn copy(&self, slot: u32, range: Range<usize>, out: &mut Vec<u8>) -> usize {
+        self.0.region().copy(slot, range, out);
+        0
+    }
+
+    pub(super) fn interfaces(&self, _known: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
+    pub(super) fn interfaces_known(&self) -> u32 {
+        0
+    }
+
+    pub(super) fn clock_ns(&self) -> i64 {
+        0
+    }
+
+    pub(super) fn settled(&self) -> Moment {
+        Moment::END
+    }
+}
