@@ -364,4 +364,34 @@ pub const MUTANTS: &[Mutant] = &[
         model: "summaries_lapped",
         says: "denied",
     },
+    Mutant {
+        name: "outside_commit_relaxed",
+        file: "protocol.rs",
+        edits: &[
+            (
+                "control.committed.store(committed.to_word(), Ordering::Release); // bytes, entries and span before",
+                "control.committed.store(committed.to_word(), Ordering::Relaxed); //",
+            ),
+            ("    fence(Ordering::Release); // the odd count", "    //"),
+        ],
+        model: "outside_open",
+        says: "a ring that tells the truth",
+    },
+    Mutant {
+        name: "outside_forgets_its_packet",
+        file: "outside/mod.rs",
+        edits: &[("            place.packet = end;\n", "")],
+        model: "outside_open",
+        says: "read or missed",
+    },
+    Mutant {
+        name: "outside_leaves_an_open_segment",
+        file: "outside/mod.rs",
+        edits: &[(
+            "                if !committed.sealed {\n                    return Ok(None);\n                }\n",
+            "",
+        )],
+        model: "outside_open",
+        says: "read or missed",
+    },
 ];

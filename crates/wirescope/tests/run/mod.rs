@@ -175,7 +175,7 @@ fn leave_little_free(command: &mut Command) {
     let has = |word: &str| command.get_args().any(|argument| argument == word);
     let stores = command.get_args().next().is_some_and(|first| first == "run" || first == "import");
     if stores && has("--store") && !has("--store-min-free") {
-        command.args(["--store-min-free", "64MiB"]);
+        command.args(["--store-min-free", "1MiB"]);
     }
 }
 
