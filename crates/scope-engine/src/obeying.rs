@@ -131,9 +131,8 @@ impl Obeying<'_> {
     }
 
     fn fire(&self, which: &Which) -> Result<Reply, Refusal> {
-        if self.fixed.folder.is_none() && self.fixed.dump.single.is_none() {
-            let fault = Fault::of("out").cause("this run has no folder for dumps");
-            let refusal = Refusal::Faults(vec![fault.remedy("start it with --out DIR")]);
+        if let Err(fault) = self.fixed.expect_place() {
+            let refusal = Refusal::Faults(vec![fault]);
             self.watch.note(&format!("{}: not fired: {refusal}", words(which)));
             return Err(refusal);
         }

@@ -2,6 +2,7 @@
 
 use crate::exec::ExecPlan;
 use scope_dump::{DumpFormat, Limits};
+use scope_fault::Fault;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_flow::local::Rule;
 use scope_machine::cpus::Pinning;
@@ -287,6 +288,17 @@ impl Live {
 }
 
 impl Fixed {
+    /// That dumps have a place.
+    ///
+    /// # Errors
+    /// They have none: nothing can fire in this run.
+    pub fn expect_place(&self) -> Result<(), Fault> {
+        if self.folder.is_some() || self.dump.single.is_some() {
+            return Ok(());
+        }
+        Err(Fault::of("out").cause("this run has no folder for dumps").remedy("start it with --out DIR"))
+    }
+
     /// Worker threads: files share theirs, interfaces with `workers=0` share one, every other source has its
     /// own.
     pub fn workers(sources: &[SourceEntry]) -> u32 {

@@ -60,6 +60,7 @@ pub(crate) fn change_one(
             return Err(Refusal::Faults(vec![fault.remedy("remove one")]));
         }
         (TriggerChange::Add(config), None) => {
+            fixed.expect_place().map_err(|fault| Refusal::Faults(vec![fault]))?;
             ready(&config);
             configs.push(*config);
             "added"

@@ -18,10 +18,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// Bytes that a socket's path may have.
-const PATH_BYTES_MAX: usize = 107;
+pub const PATH_BYTES_MAX: usize = 107;
 
-/// Connections that may wait to be taken.
-const BACKLOG: i32 = 64;
+/// Connections that may wait to be taken; the system's bound (`net.core.somaxconn`) is mostly the lesser one.
+const BACKLOG: i32 = 4096;
 
 /// What kind of socket a run wants, where, and who may connect.
 pub(crate) struct Place<'a> {

@@ -72,13 +72,6 @@ struct Open {
     traffic: HashMap<Place, Pair>,
 }
 
-/// Memory that is used again.
-#[derive(Debug, Default)]
-struct Room {
-    traffic: HashMap<Place, Pair>,
-    rows: Vec<(Place, Pair)>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Joined {
@@ -86,8 +79,6 @@ pub struct Joined {
     /// Which addresses have rows of their own.
     pub local: Local,
     open: BTreeMap<i64, Open>,
-    /// Memory for the traffic of an interval, and to sort rows: so it is asked for once, and not in other pieces each time.
-    room: Room,
     /// Before this interval all is written.
     written: i64,
     /// Interfaces that were seen so far.
@@ -109,7 +100,6 @@ impl Joined {
             rules,
             local,
             open: BTreeMap::new(),
-            room: Room::default(),
             written: i64::MIN,
             interfaces: BTreeSet::new(),
             taps: Taps::default(),
@@ -174,9 +164,7 @@ impl Joined {
         let [(_, lesser), (_, greater)] = ends;
         let (lesser, greater) = if proto == Proto::Icmp { (0, 0) } else { (lesser, greater) };
         let port = lesser.min(greater);
-        let room = &mut self.room;
-        let begin = || Open { traffic: std::mem::take(&mut room.traffic), ..Open::default() };
-        let traffic = &mut self.open.entry(delta.interval).or_insert_with(begin).traffic;
+        let traffic = &mut self.open.entry(delta.interval).or_default().traffic;
         for (end, own) in [lesser, greater].into_iter().enumerate() {
             let address = ends[end].0;
             let ip = match self.local.is_local(interface, address) {
@@ -198,8 +186,7 @@ impl Joined {
         }
         let rows_max = self.rules.traffic_rows_max;
         if traffic.len() > rows_max.saturating_mul(OPEN_FACTOR) {
-            let kept = rows_max.saturating_mul(OPEN_FACTOR / 2);
-            self.counters.folded_rows += fold(traffic, &mut self.room.rows, kept);
+            self.counters.folded_rows += fold(traffic, rows_max.saturating_mul(OPEN_FACTOR / 2));
         }
     }
 
@@ -314,8 +301,7 @@ impl Joined {
             if is_rewritten { 0 } else { lost.sum() }
         };
         if open.traffic.len() > self.rules.traffic_rows_max {
-            self.counters.folded_rows +=
-                fold(&mut open.traffic, &mut self.room.rows, self.rules.traffic_rows_max);
+            self.counters.folded_rows += fold(&mut open.traffic, self.rules.traffic_rows_max);
         }
         settled.intervals.extend(open.totals.into_iter().map(|((interface, vlan), total)| {
             let Total { all, ip_packets, ip_bytes, protocols: [tcp, udp, icmp, other], sent, new_flows } =
@@ -340,16 +326,12 @@ impl Joined {
                 lost_max,
             }
         }));
-        let rows = &mut self.room.rows;
-        rows.extend(open.traffic.drain());
+        let mut rows: Vec<(Place, Pair)> = open.traffic.into_iter().collect();
         rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        settled.traffic.extend(rows.drain(..).map(|(place, [received, sent])| {
+        settled.traffic.extend(rows.into_iter().map(|(place, [received, sent])| {
             let Place { interface, vlan, ip, proto, port, role } = place;
             TrafficRow { ts_ns, interface, vlan, ip, proto, port, role, received, sent }
         }));
-        if self.room.traffic.capacity() < open.traffic.capacity() {
-            self.room.traffic = open.traffic;
-        }
     }
 }
 
@@ -357,10 +339,9 @@ impl Joined {
 const LEAP_INTERVALS: i64 = 1024;
 
 /// Folds the lightest rows, so that at most `rows_max` are left as long as remainders allow it; how many were folded.
-/// `rows` is room to sort them, and empty.
-fn fold(traffic: &mut HashMap<Place, Pair>, rows: &mut Vec<(Place, Pair)>, rows_max: usize) -> u64 {
+fn fold(traffic: &mut HashMap<Place, Pair>, rows_max: usize) -> u64 {
     let weight = |pair: &Pair| pair[0].bytes + pair[1].bytes;
-    rows.extend(traffic.drain());
+    let mut rows: Vec<(Place, Pair)> = traffic.drain().collect();
     rows.sort_unstable_by(|(one, of_one), (other, of_other)| {
         weight(of_other).cmp(&weight(of_one)).then_with(|| one.cmp(other))
     });
@@ -385,7 +366,7 @@ fn fold(traffic: &mut HashMap<Place, Pair>, rows: &mut Vec<(Place, Pair)>, rows_
             sum.add(amount);
         }
     }
-    for (place, pair) in rows.drain(..) {
+    for (place, pair) in rows {
         let sums = traffic.entry(place).or_default();
         for (sum, amount) in sums.iter_mut().zip(&pair) {
             sum.add(amount);
@@ -532,7 +513,7 @@ mod tests {
         let sum = |rows: &HashMap<Place, Pair>| rows.values().map(|pair| pair[0].bytes).sum::<u64>();
         for rows_max in [1, 2, 3, 10, 99, 100, 1000] {
             let mut rows = all.clone();
-            let folded = fold(&mut rows, &mut Vec::new(), rows_max);
+            let folded = fold(&mut rows, rows_max);
             assert_eq!(sum(&rows), sum(&all), "{rows_max}");
             // Where there are fewer rows than kinds of remainders, these are all there is.
             assert!(rows.len() <= rows_max.max(2), "{rows_max}: {}", rows.len());

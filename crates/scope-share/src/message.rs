@@ -66,20 +66,12 @@ pub enum Refusal {
     BadMessage = 4,
     /// Another version.
     Version = 5,
-    /// The run can't give its memory to others.
-    Unsealed = 6,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 6] = [
-        Refusal::NotAllowed,
-        Refusal::NoSuchGroup,
-        Refusal::Full,
-        Refusal::BadMessage,
-        Refusal::Version,
-        Refusal::Unsealed,
-    ];
+    pub const ALL: [Refusal; 5] =
+        [Refusal::NotAllowed, Refusal::NoSuchGroup, Refusal::Full, Refusal::BadMessage, Refusal::Version];
 
     /// A word for programs.
     pub fn word(self) -> &'static str {
@@ -89,7 +81,6 @@ impl Refusal {
             Refusal::Full => "full",
             Refusal::BadMessage => "bad_message",
             Refusal::Version => "version",
-            Refusal::Unsealed => "unsealed",
         }
     }
 }

@@ -32,7 +32,6 @@ use scope_share::{DEFAULT_PATH, Joined, Progress, join};
 use scope_spelling::values::parse_duration_ns;
 use scope_store::export::{Export, Format, Question, Target, Written};
 use scope_store::head::HeadInterface;
-
 use scope_store::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
 use std::collections::HashMap;
 use std::fs::File;

@@ -250,7 +250,7 @@ fn what_can_t_be_meant_is_refused_before_anything_starts() {
         &["--db", &folder, "--db-min-free", "9000TiB"],
         &["--db-min-free: '", "is not less than its disk has"],
     );
-    for wrong in ["abc", "-1"] {
+    for wrong in ["abc", "-1", "400d", "0s"] {
         let done = place.run(&["--source", &source, "--db", &db, "--db-interval", wrong]);
         assert_eq!(
             (done.code(), done.stderr.matches("--db-interval: ").count()),

@@ -50,6 +50,8 @@ pub struct Reloader {
     libraries: Vec<String>,
     /// It follows flows.
     has_flows: bool,
+    /// Why nothing can fire in the run, if so.
+    has_place: Result<(), Fault>,
     /// Opens files where the run can't do it any more.
     reread: Option<Reread>,
 }
@@ -70,6 +72,7 @@ impl Reloader {
             texts: texts(run),
             libraries: run.fixed.scripts.libraries.clone(),
             has_flows: run.fixed.stats.is_some(),
+            has_place: run.fixed.expect_place(),
             reread: None,
         })
     }
@@ -107,6 +110,9 @@ impl Reloader {
             && !self.has_flows
         {
             return Err(vec![no_flows(&trigger.name)]);
+        }
+        if !meant_new.run.live.triggers.is_empty() {
+            self.has_place.clone().map_err(|fault| vec![fault])?;
         }
         let kept = |key: &str| !Live::KEYS.contains(&key);
         let settings = new.settings.keeping(&self.settings, kept);

@@ -1,15 +1,14 @@
 //! The door for other programs, as meant: its socket, and who may read the ring there.
 
 use super::Look;
+use super::control::group;
 use super::faults::{Faults, omit_it};
+use super::places::socket;
 use crate::args::RunArgs;
 use scope_engine::{Allowed, AttachPlan};
 use scope_fault::{Fault, Setting, sentence};
-use scope_rights::{User, group_number};
-use std::path::{Path, PathBuf, absolute};
+use scope_rights::User;
 
-/// Bytes that a socket's path may have.
-const PATH_BYTES_MAX: usize = 107;
 /// Users and groups that may be named.
 const NAMED_MAX: usize = 64;
 
@@ -24,37 +23,8 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Option<A
         }
         return None;
     };
-    let path = path(text, look, faults)?;
+    let path = socket("attach", text, sentence!["write a path, or ", omit_it()], look, faults)?;
     Some(AttachPlan { path, ring: ring.unwrap_or_default() })
-}
-
-fn path(text: &str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
-    let fault = || Fault::of("attach").with_value(text);
-    let other = || sentence!["choose another one: ", Setting::of("attach").example("/run/wirescope/attach")];
-    if text.trim().is_empty() {
-        faults.add(fault().cause("it is empty").remedy(sentence!["write a path, or ", omit_it()]));
-        return None;
-    }
-    let path = match absolute(text) {
-        Ok(path) => path,
-        Err(error) => {
-            faults.add(fault().error(&error));
-            return None;
-        }
-    };
-    let bytes = path.as_os_str().len();
-    if bytes > PATH_BYTES_MAX {
-        let cause = format!("a socket's path has at most {PATH_BYTES_MAX} bytes, this one has {bytes}");
-        faults.add(fault().cause(cause).remedy(other()));
-        return None;
-    }
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    if look == Look::Machine && !folder.is_dir() {
-        let cause = format!("there is no folder {}", folder.display());
-        faults.add(fault().cause(cause).remedy("make it, or choose another path"));
-        return None;
-    }
-    Some(path)
 }
 
 /// `USER:@GROUP`: users and groups, by name or number.
@@ -79,14 +49,14 @@ fn allowed(text: &str, look: Look<'_>, faults: &mut Faults<'_>) -> Allowed {
         if look != Look::Machine {
             continue;
         }
-        let number = name.parse::<u32>().ok().filter(|number| *number < u32::MAX);
         if is_group {
-            match number.map_or_else(|| group_number(name), |number| Ok(Some(number))) {
+            match group(name) {
                 Ok(Some(number)) => allowed.groups.push(number),
                 Ok(None) => faults.add(fault(format!("there is no group '{name}'"))),
                 Err(error) => faults.add(fault(error.to_string())),
             }
         } else {
+            let number = name.parse::<u32>().ok().filter(|number| *number < u32::MAX);
             let found =
                 number.map_or_else(|| User::named(name), |number| User::with_numbers(number, None).map(Some));
             match found {

@@ -3,6 +3,7 @@
 use super::Look;
 use super::door::DoorPlan;
 use super::faults::{Faults, omit_it};
+use super::places::socket;
 use crate::args::RunArgs;
 use scope_api::{Role, SOCKET_NAME};
 use scope_door::Hooks;
@@ -10,7 +11,8 @@ use scope_engine::ControlPlan;
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::GivenName;
 use scope_rights::group_number;
-use std::path::{Path, PathBuf, absolute};
+use std::io;
+use std::path::Path;
 
 /// Most requests a second: more than one thread answers.
 pub const RATE_MAX: u64 = 1_000_000;
@@ -36,7 +38,7 @@ pub fn plan(
     });
     let path = match args.control.as_deref() {
         Some(OFF) => None,
-        Some(text) => given(text, look, faults),
+        Some(text) => socket("control", text, "write a path, or off".into(), look, faults),
         None => folder.map(|folder| folder.join(SOCKET_NAME)),
     };
     if path.is_none()
@@ -115,35 +117,17 @@ pub fn hooks(args: &RunArgs, faults: &mut Faults<'_>) -> Hooks {
     hooks
 }
 
-fn given(text: &str, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {
-    let fault = || Fault::of("control").with_value(text);
-    if text.trim().is_empty() {
-        faults.add(fault().cause("it is empty").remedy("write a path, or off"));
-        return None;
+/// The number of a group, by name or number; `None`: there is none of the name.
+pub fn group(name: &str) -> io::Result<Option<u32>> {
+    match name.parse::<u32>() {
+        Ok(number) if number < u32::MAX => Ok(Some(number)),
+        _ => group_number(name),
     }
-    let path = match absolute(text) {
-        Ok(path) => path,
-        Err(error) => {
-            faults.add(fault().error(&error));
-            return None;
-        }
-    };
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    if look == Look::Machine && !folder.is_dir() {
-        let cause = format!("there is no folder {}", folder.display());
-        faults.add(fault().cause(cause).remedy("make it, or choose another path"));
-        return None;
-    }
-    Some(path)
 }
 
 fn group_of(name: &str, faults: &mut Faults<'_>) -> Option<u32> {
     let fault = || Fault::of("control-group").with_value(name);
-    let found = match name.parse::<u32>() {
-        Ok(number) if number < u32::MAX => return Some(number),
-        _ => group_number(name),
-    };
-    faults.add(match found {
+    faults.add(match group(name) {
         Ok(Some(number)) => return Some(number),
         Ok(None) => {
             fault().cause(format!("there is no group '{name}'")).remedy("write a group's name or number")

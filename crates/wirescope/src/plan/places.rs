@@ -2,18 +2,54 @@
 
 use super::Look;
 use super::faults::{Faults, such_as};
-use scope_fault::{Fault, Setting, Subject, sentence};
+use scope_engine::socket::PATH_BYTES_MAX;
+use scope_fault::{Fault, Sentence, Setting, Subject, sentence};
 use scope_spelling::printable::shell_word;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 /// Endings of compressed files.
 const COMPRESSED: [&str; 7] = ["gz", "zst", "xz", "bz2", "lz4", "lzma", "zip"];
 /// The word for standard output.
 pub const STDOUT: &str = "-";
+
+/// A socket of the run, absolute; `empty`: what helps whoever has named none.
+pub fn socket(
+    key: &'static str,
+    text: &str,
+    empty: Sentence,
+    look: Look<'_>,
+    faults: &mut Faults<'_>,
+) -> Option<PathBuf> {
+    let fault = || Fault::of(key).with_value(text);
+    if text.trim().is_empty() {
+        faults.add(fault().cause("it is empty").remedy(empty));
+        return None;
+    }
+    let path = match absolute(text) {
+        Ok(path) => path,
+        Err(error) => {
+            faults.add(fault().error(&error));
+            return None;
+        }
+    };
+    let (folder, bytes) = (path.parent().unwrap_or(Path::new("/")), path.as_os_str().len());
+    if bytes > PATH_BYTES_MAX {
+        let cause = format!("a socket's path has at most {PATH_BYTES_MAX} bytes, this one has {bytes}");
+        let shorter = Setting::of(key).example("PATH");
+        faults.add(fault().cause(cause).remedy(sentence!["choose a shorter one: ", shorter]));
+        return None;
+    }
+    if look == Look::Machine && !folder.is_dir() {
+        let cause = format!("there is no folder {}", folder.display());
+        faults.add(fault().cause(cause).remedy("make it, or choose another path"));
+        return None;
+    }
+    Some(path)
+}
 
 /// The file for the whole ring, absolute. It must not exist: nothing is ever overwritten.
 pub fn ring_out(given: Option<&Path>, look: Look<'_>, faults: &mut Faults<'_>) -> Option<PathBuf> {

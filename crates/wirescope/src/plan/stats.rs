@@ -17,7 +17,7 @@ const ROWS_MAX: u64 = 1 << 24;
 /// Longest silence within a record, and longest record, ns.
 const FLOW_NS: i64 = scope_stats::asking::flows::FLOW_NS_MAX;
 
-/// An interval, unless another length is given, ns.
+/// A length that an interval may have, ns.
 const INTERVAL_NS: i64 = 10_000_000_000;
 
 /// What needs statistics, each with an example.
@@ -154,10 +154,10 @@ fn db(
     Some(options)
 }
 
-/// The length of an interval, ns; of what is no time the default, of which nothing more is to be said.
+/// The length of an interval, ns; of what is no time, or none that is meant, one of which nothing more is to be said.
 fn interval(text: &str, faults: &mut Faults<'_>) -> i64 {
     let length_ns = duration(Fault::of("db-interval"), "db-interval", text, faults);
-    if parse_duration_ns(text).is_ok() { length_ns } else { INTERVAL_NS }
+    if parse_duration_ns(text).is_ok_and(|ns| ns == length_ns) { length_ns } else { INTERVAL_NS }
 }
 
 fn every(word: &str, faults: &mut Faults<'_>) -> Option<Every> {
