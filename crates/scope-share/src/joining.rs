@@ -3,6 +3,7 @@
 use crate::message::{Answer, BadMessage, Greeting, Refusal};
 use crate::page::Page;
 use crate::passing::{Heard, hear, hear_with_files, say};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -41,6 +42,8 @@ pub enum JoinError {
 pub struct Joined {
     /// Its number there.
     pub member: u16,
+    /// Whether what it hasn't read stays as it is until its page says that it is done with it.
+    pub is_kept: bool,
     /// The files of the ring's tables and slots.
     ring: [OwnedFd; 2],
     /// Its page.
@@ -54,28 +57,40 @@ impl Joined {
         [self.ring[0].as_fd(), self.ring[1].as_fd()]
     }
 
-    /// Whether the run is over, or has ended the connection: nothing more is published. Never waits.
+    /// Whether the run is over, or has ended the connection: nothing more is published. Takes all news. Never waits.
     pub fn is_over(&self) -> bool {
-        match hear(&self.connection) {
-            Ok(Heard::End) => true,
-            Ok(_) => false,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        loop {
+            match hear(&self.connection) {
+                Ok(Heard::End) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
         }
+    }
+
+    /// The connection: it can be read from where there is news, or the run is over.
+    pub fn connection(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+
+    /// Sleeps until there is news, or the run is over, at most `limit`.
+    pub fn wait(&self, limit: Duration) {
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let _ = poll(&mut [PollFd::new(&self.connection, PollFlags::IN)], Some(&limit));
     }
 }
 
-/// Joins a group of the run that listens at `path`, under this name.
+/// Joins a group of the run that listens at `path`.
 ///
 /// # Errors
 /// Why not.
-pub fn join(path: &Path, group: &str, name: &str) -> Result<Joined, JoinError> {
+pub fn join(path: &Path, greeting: &Greeting) -> Result<Joined, JoinError> {
     let of_system = |error: Errno| JoinError::Connect(error.into());
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let socket = socket.map_err(of_system)?;
     let address = SocketAddrUnix::new(path).map_err(of_system)?;
     connect(&socket, &address).map_err(of_system)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(of_system)?;
-    let greeting = Greeting { group: group.to_string(), name: name.to_string() };
     // Where the run has closed it already, its answer says why.
     let said = say(&socket, &greeting.to_bytes(), &[]);
     let (bytes, files) = match hear_with_files(&socket) {
@@ -90,10 +105,10 @@ pub fn join(path: &Path, group: &str, name: &str) -> Result<Joined, JoinError> {
     }
     match Answer::read(&bytes).map_err(JoinError::Answer)? {
         Answer::Refused { why, words } => Err(JoinError::Refused { why, words }),
-        Answer::Joined { member } => {
+        Answer::Joined { member, is_kept } => {
             let files: Result<[OwnedFd; 3], _> = files.try_into();
             let [tables, slots, page] = files.map_err(|_| JoinError::Answer(BadMessage::Length))?;
-            Ok(Joined { member, ring: [tables, slots], page: Page::of(page), connection: socket })
+            Ok(Joined { member, is_kept, ring: [tables, slots], page: Page::of(page), connection: socket })
         }
     }
 }

@@ -4,12 +4,16 @@
 //! ```text
 //! member                                             run
 //!   connect ─────────── SOCK_SEQPACKET ────────────►  who: by the kernel's credentials
-//!   greeting: version, group, name ────────────────►
-//!          ◄──────── answer: joined, member's number  + descriptors: tables, slots, page
+//!   greeting: version, group, name, weight, class ─►
+//!          ◄──────── answer: joined, member's number, whether it is waited for
+//!                                                     + descriptors: tables, slots, page
 //!          ◄──────── or: refused, why, in words
 //!   maps tables and slots read-only, writes the page; says nothing more
+//!          ◄──────── news, where the page says that the member waits
 //!          ◄──────── the end of the connection: the run is over, what is committed can still be read
 //! ```
+//! Of a group other than `ring` a member is given nothing before its page says where it began.
+//!
 //! The run takes no descriptor of a member, so that none of them is ever its own to close; it makes the pages, which can't be
 //! shortened, and reads them as it reads a file: a page that lies makes a figure wrong, and nothing else.
 //!
@@ -34,6 +38,6 @@ pub use page::{Page, Progress};
 /// The group that is the capture ring itself.
 pub const RING: &str = "ring";
 /// The version of all that is said here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Where members look for a run that they weren't told of: the service's.
 pub const DEFAULT_PATH: &str = "/run/wirescope/attach";

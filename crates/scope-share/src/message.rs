@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!            0          8         12     14       16
-//! greeting   | WSATTACH | version | 1    | 0      | group: length 2, bytes | name: length 2, bytes |
-//! joined     | WSATTACH | version | 2    | member |
+//! greeting   | WSATTACH | version | 1    | weight | group: length 2, bytes | name: the same | class: the same |
+//! joined     | WSATTACH | version | 2    | member | 1: what is unread stays; 0: it is recycled    2 |
 //! refused    | WSATTACH | version | 3    | why    | words: length 2, bytes |
+//! news       | WSATTACH | version | 4    | 0      |
 //! ```
 //! Another version may have more behind its first 16 bytes; of this one every byte is meant.
 
@@ -22,6 +23,10 @@ const HEAD_BYTES: usize = 16;
 const GREETING: u16 = 1;
 const JOINED: u16 = 2;
 const REFUSED: u16 = 3;
+const NEWS: u16 = 4;
+
+/// Weights that a member may have.
+pub const WEIGHTS: std::ops::RangeInclusive<u16> = 1..=100;
 
 /// Why a message is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +46,9 @@ pub enum BadMessage {
     /// A name isn't one.
     #[error("a name in it is empty, longer than {NAME_BYTES_MAX} bytes, or not plain text")]
     Name,
+    /// A weight isn't one.
+    #[error("its weight is not from {} to {}", WEIGHTS.start(), WEIGHTS.end())]
+    Weight,
 }
 
 /// What a member says first.
@@ -50,6 +58,17 @@ pub struct Greeting {
     pub group: String,
     /// How it is to be called.
     pub name: String,
+    /// Its share of the packets, against that of other members: see [`WEIGHTS`].
+    pub weight: u16,
+    /// What rules of the group call packets that it wants; empty: those that have no class.
+    pub class: String,
+}
+
+impl Greeting {
+    /// Of a member like any other.
+    pub fn new(group: &str, name: &str) -> Greeting {
+        Greeting { group: group.to_string(), name: name.to_string(), weight: 1, class: String::new() }
+    }
 }
 
 /// Why somebody isn't a member.
@@ -92,6 +111,8 @@ pub enum Answer {
     Joined {
         /// The member's number in its group.
         member: u16,
+        /// Whether what it hasn't read stays as it is, so that it can be read in place.
+        is_kept: bool,
     },
     /// No.
     Refused {
@@ -170,9 +191,10 @@ pub fn is_name(text: &str) -> bool {
 impl Greeting {
     /// As a message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = begin(GREETING, 0);
-        add(&mut bytes, &self.group, NAME_BYTES_MAX);
-        add(&mut bytes, &self.name, NAME_BYTES_MAX);
+        let mut bytes = begin(GREETING, self.weight);
+        for text in [&self.group, &self.name, &self.class] {
+            add(&mut bytes, text, NAME_BYTES_MAX);
+        }
         bytes
     }
 
@@ -181,13 +203,20 @@ impl Greeting {
     /// # Errors
     /// It is none.
     pub fn read(bytes: &[u8]) -> Result<Greeting, BadMessage> {
-        let (kind, number, mut rest) = head(bytes)?;
-        if (kind, number) != (GREETING, 0) {
+        let (kind, weight, mut rest) = head(bytes)?;
+        if kind != GREETING {
             return Err(BadMessage::Unexpected);
         }
-        let (group, name) = (rest.text(NAME_BYTES_MAX)?, rest.text(NAME_BYTES_MAX)?);
+        let mut text = || rest.text(NAME_BYTES_MAX);
+        let (group, name, class) = (text()?, text()?, text()?);
         rest.end()?;
-        if is_name(&group) && is_name(&name) { Ok(Greeting { group, name }) } else { Err(BadMessage::Name) }
+        if !(is_name(&group) && is_name(&name) && (class.is_empty() || is_name(&class))) {
+            return Err(BadMessage::Name);
+        }
+        if !WEIGHTS.contains(&weight) {
+            return Err(BadMessage::Weight);
+        }
+        Ok(Greeting { group, name, weight, class })
     }
 }
 
@@ -195,7 +224,11 @@ impl Answer {
     /// As a message.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Answer::Joined { member } => begin(JOINED, *member),
+            Answer::Joined { member, is_kept } => {
+                let mut bytes = begin(JOINED, *member);
+                bytes.extend(u16::from(*is_kept).to_le_bytes());
+                bytes
+            }
             Answer::Refused { why, words } => {
                 let mut bytes = begin(REFUSED, *why as u16);
                 add(&mut bytes, words, WORDS_BYTES_MAX);
@@ -211,7 +244,14 @@ impl Answer {
     pub fn read(bytes: &[u8]) -> Result<Answer, BadMessage> {
         let (kind, number, mut rest) = head(bytes)?;
         let answer = match kind {
-            JOINED => Answer::Joined { member: number },
+            JOINED => Answer::Joined {
+                member: number,
+                is_kept: match rest.number()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(BadMessage::Unexpected),
+                },
+            },
             REFUSED => {
                 let why = Refusal::ALL.into_iter().find(|why| *why as u16 == number);
                 let words = rest.text(WORDS_BYTES_MAX)?;
@@ -224,8 +264,13 @@ impl Answer {
     }
 }
 
+/// That something has come: for a member whose page says that it waits.
+pub fn news() -> Vec<u8> {
+    begin(NEWS, 0)
+}
+
 const _: () = assert!(HEAD_BYTES + 2 + WORDS_BYTES_MAX <= MESSAGE_BYTES_MAX);
-const _: () = assert!(HEAD_BYTES + 4 + 2 * NAME_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + 3 * (2 + NAME_BYTES_MAX) <= MESSAGE_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
@@ -233,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn greeting(group: &str, name: &str) -> Greeting {
-        Greeting { group: group.to_string(), name: name.to_string() }
+        Greeting { weight: 7, class: "voip".to_string(), ..Greeting::new(group, name) }
     }
 
     #[test]
@@ -253,6 +298,15 @@ mod tests {
             let bytes = greeting(group, name).to_bytes();
             assert_eq!(Greeting::read(&bytes), Err(BadMessage::Name), "{group:?} {name:?}");
         }
+        for (weight, class, expected) in [
+            (0, "", Err(BadMessage::Weight)),
+            (101, "", Err(BadMessage::Weight)),
+            (100, "", Ok(())),
+            (1, "a\nb", Err(BadMessage::Name)),
+        ] {
+            let greeting = Greeting { weight, class: class.to_string(), ..greeting("a", "b") };
+            assert_eq!(Greeting::read(&greeting.to_bytes()).map(|_| ()), expected, "{weight} {class:?}");
+        }
         let long = greeting(&"x".repeat(NAME_BYTES_MAX), "y").to_bytes();
         assert!(Greeting::read(&long).is_ok());
     }
@@ -260,7 +314,9 @@ mod tests {
     #[test]
     fn answers_are_read_back() {
         let refused = Refusal::ALL.map(|why| Answer::Refused { why, words: format!("no: {}", why.word()) });
-        for answer in refused.into_iter().chain([Answer::Joined { member: 513 }]) {
+        for answer in
+            refused.into_iter().chain([false, true].map(|is_kept| Answer::Joined { member: 513, is_kept }))
+        {
             assert_eq!(Answer::read(&answer.to_bytes()), Ok(answer));
         }
         let long = Answer::Refused { why: Refusal::Full, words: "ä".repeat(9999) }.to_bytes();

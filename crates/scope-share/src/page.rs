@@ -2,9 +2,13 @@
 //! both as one reads and writes a file.
 //!
 //! ```text
-//! 0          8           16     24       32
-//! | WSMEMBER | began     | read | missed | waits |    numbers of 64 bits, little-endian; packets of all lanes
+//! 0          8           16     24       32      40
+//! | WSMEMBER | began     | read | missed | waits | done, of each lane |    numbers of 64 bits, little-endian
 //! ```
+//! Packets are those of all lanes. `done` is the number of the first segment of a lane that the member still needs: for
+//! groups that keep what is unread.
+//!
+
 //! It has no order with anything else: a look may see some numbers of now and some of a moment ago. So the run holds them
 //! against what it has published, see [`Progress::within`].
 
@@ -15,8 +19,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
+/// Lanes that a member's own memory has at most: one for each link type.
+pub const LANES: usize = 8;
 /// Bytes of it that mean something.
-const USED_BYTES: usize = 40;
+const USED_BYTES: usize = 40 + 8 * LANES;
 const MAGIC: &[u8; 8] = b"WSMEMBER";
 
 /// How far a member says that it is: packets of all lanes.
@@ -30,6 +36,8 @@ pub struct Progress {
     pub missed: u64,
     /// It waits for more.
     pub waits: bool,
+    /// Of each lane the first segment that it still needs.
+    pub done: [u64; LANES],
 }
 
 /// What a member was given, and what became of it: `given = read + missed + behind`.
@@ -58,7 +66,7 @@ impl Progress {
         let mut bytes = [0; USED_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         let numbers = [self.began, self.read, self.missed, u64::from(self.waits)];
-        for (place, number) in bytes[8..].chunks_exact_mut(8).zip(numbers) {
+        for (place, number) in bytes[8..].chunks_exact_mut(8).zip(numbers.into_iter().chain(self.done)) {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -75,6 +83,7 @@ impl Progress {
             read: number(16),
             missed: number(24),
             waits: number(32) != 0,
+            done: std::array::from_fn(|lane| number(40 + 8 * lane)),
         })
     }
 }
@@ -141,7 +150,8 @@ mod tests {
     fn what_a_member_says_is_read_and_an_empty_page_says_nothing() {
         let page = Page::create().unwrap();
         assert_eq!(page.read(), None);
-        let said = Progress { began: 1, read: u64::MAX, missed: 3, waits: true };
+        let done = std::array::from_fn(|lane| 1 << lane);
+        let said = Progress { began: 1, read: u64::MAX, missed: 3, waits: true, done };
         page.write(&said).unwrap();
         assert_eq!(page.read(), Some(said));
         page.clear().unwrap();
@@ -163,7 +173,7 @@ mod tests {
     #[test]
     fn whatever_a_page_says_no_more_is_read_and_missed_than_was_given() {
         let check = |(began, read, missed), published, (given, own, lost, behind)| {
-            let standing = Progress { began, read, missed, waits: false }.within(published);
+            let standing = Progress { began, read, missed, ..Progress::default() }.within(published);
             assert_eq!(
                 standing,
                 Standing { given, read: own, missed: lost, behind },

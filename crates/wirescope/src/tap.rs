@@ -27,7 +27,7 @@ use scope_filter::{Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::{PacketBlock, PacketHead};
 use scope_packet::{Gap, GapReason, Headers, LinkType};
 use scope_ring::{Begin, OutsideBatch, OutsideError, OutsideInterface, OutsideReader};
-use scope_share::message::{NAME_BYTES_MAX, is_name};
+use scope_share::message::{Greeting, NAME_BYTES_MAX, is_name};
 use scope_share::{DEFAULT_PATH, Joined, Progress, join};
 use scope_spelling::values::parse_duration_ns;
 use scope_store::export::{Export, Format, Question, Target, Written};
@@ -139,7 +139,7 @@ fn answer(asked: Asked) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let joined = match join(&asked.path, &asked.group, &asked.name) {
+    let joined = match join(&asked.path, &Greeting::new(&asked.group, &asked.name)) {
         Ok(joined) => joined,
         Err(error) => return refused(not_joined(&asked.path, &asked.group, &error)),
     };
@@ -487,7 +487,9 @@ impl<'a> Tapping<'a> {
     fn say_where(&mut self, waits: bool, now: Instant) {
         self.paged = now;
         let counts = self.reader.counts();
-        let progress = Progress { began: counts.began, read: counts.read, missed: counts.missed, waits };
+        let done = self.reader.done();
+        let progress =
+            Progress { began: counts.began, read: counts.read, missed: counts.missed, waits, done };
         let _ = self.joined.page.write(&progress); // only figures of the run would lack it
     }
 

@@ -200,9 +200,9 @@ mod tests {
     fn figures_add_up_whatever_pages_say_and_those_of_the_gone_stay() {
         let mut members = Members::new(&allowed()).unwrap();
         let (first, page) = members.join("a", &peer(7, &[])).unwrap();
-        page.write(&Progress { began: 10, read: 70, missed: 5, waits: true }).unwrap();
+        page.write(&Progress { began: 10, read: 70, missed: 5, waits: true, ..Progress::default() }).unwrap();
         let (second, lying) = members.join("b", &peer(8, &[])).unwrap();
-        lying.write(&Progress { began: 0, read: u64::MAX, missed: u64::MAX, waits: false }).unwrap();
+        lying.write(&Progress { began: 0, read: u64::MAX, missed: u64::MAX, ..Progress::default() }).unwrap();
         let check = |status: &[MemberStatus], gone: GoneStatus, expected: &[(u64, u64, u64, u64)]| {
             let all = status.iter().map(|member| member.standing).chain([gone.standing]);
             let figures: Vec<_> = all.map(|it| (it.given, it.read, it.missed, it.behind)).collect();

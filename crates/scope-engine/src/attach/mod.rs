@@ -307,7 +307,7 @@ impl Desk {
         guest.stage = Stage::Member(number);
         // They were there when the run began.
         let Ok([tables, slots]) = self.ring.sealed_files() else { return false };
-        let answer = Answer::Joined { member: number }.to_bytes();
+        let answer = Answer::Joined { member: number, is_kept: false }.to_bytes();
         say(&guest.socket, &answer, &[tables, slots, page.as_fd()]).is_ok()
     }
 

@@ -91,14 +91,20 @@ fn me() -> Allowed {
 fn a_member_reads_what_comes_and_is_seen_until_it_goes() {
     let mut stand = Stand::new(me());
     stand.write(10);
-    let joined = join(&stand.path, "ring", "reader").unwrap();
+    let joined = join(&stand.path, &Greeting::new("ring", "reader")).unwrap();
     let mut reader = OutsideReader::map(joined.ring(), Begin::Now).unwrap();
     stand.write(5);
     let batch = reader.next_batch().unwrap().unwrap();
     assert_eq!((batch.first_packet, batch.packets, batch.blocks().count()), (10, 5, 5));
     assert_eq!(reader.interfaces().unwrap()[0].name, "test0");
     let counts = reader.counts();
-    let said = Progress { began: counts.began, read: counts.read, missed: counts.missed, waits: true };
+    let said = Progress {
+        began: counts.began,
+        read: counts.read,
+        missed: counts.missed,
+        waits: true,
+        ..Progress::default()
+    };
     joined.page.write(&said).unwrap();
     stand.write(2);
     let status = stand.until(|status| status.members.iter().any(|member| member.standing.given == 7));
@@ -117,18 +123,18 @@ fn a_member_reads_what_comes_and_is_seen_until_it_goes() {
 #[test]
 fn nobody_gets_the_ring_who_was_not_named_and_is_told_why() {
     let stand = Stand::new(Allowed::default());
-    let refused = join(&stand.path, "ring", "reader").unwrap_err();
+    let refused = join(&stand.path, &Greeting::new("ring", "reader")).unwrap_err();
     assert!(matches!(refused, JoinError::Refused { why: Refusal::NotAllowed, .. }), "{refused}");
     let stand = Stand::new(me());
-    let refused = join(&stand.path, "other", "reader").unwrap_err();
+    let refused = join(&stand.path, &Greeting::new("other", "reader")).unwrap_err();
     assert_eq!(refused.to_string(), "there is no group 'other'");
 }
 
 #[test]
 fn what_is_sent_to_it_can_t_disturb_it_and_is_counted() {
     let stand = Stand::new(me());
-    let greeting = Greeting { group: RING.to_string(), name: "a".to_string() }.to_bytes();
-    let member = join(&stand.path, "ring", "good").unwrap();
+    let greeting = Greeting::new(RING, "a").to_bytes();
+    let member = join(&stand.path, &Greeting::new("ring", "good")).unwrap();
     // Each on a connection of its own.
     let long = stand.connect();
     say(&long, &[7; 5000], &[]).unwrap();
@@ -138,7 +144,7 @@ fn what_is_sent_to_it_can_t_disturb_it_and_is_counted() {
     let foreign = stand.connect();
     say(&foreign, b"GET / HTTP/1.1\r\n\r\n", &[]).unwrap();
     let mut other = greeting.clone();
-    other[8] = 2;
+    other[8] = 9;
     let newer = stand.connect();
     say(&newer, &other, &[]).unwrap();
     let _silent = stand.connect();
@@ -158,7 +164,7 @@ fn what_is_sent_to_it_can_t_disturb_it_and_is_counted() {
 #[test]
 fn a_thousand_connections_leave_a_member_as_it_was() {
     let mut stand = Stand::new(me());
-    let member = join(&stand.path, "ring", "good").unwrap();
+    let member = join(&stand.path, &Greeting::new("ring", "good")).unwrap();
     let mut reader = OutsideReader::map(member.ring(), Begin::Now).unwrap();
     let flood: Vec<Option<OwnedFd>> = (0..1000)
         .map(|_| {
@@ -173,7 +179,7 @@ fn a_thousand_connections_leave_a_member_as_it_was() {
     drop(flood);
     // Those that took its places were sent away.
     let begun = Instant::now();
-    while let Err(error) = join(&stand.path, "ring", "late") {
+    while let Err(error) = join(&stand.path, &Greeting::new("ring", "late")) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{error}");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -183,7 +189,7 @@ fn a_thousand_connections_leave_a_member_as_it_was() {
 #[test]
 fn members_know_when_the_run_is_over_and_read_on_to_the_end() {
     let mut stand = Stand::new(me());
-    let member = join(&stand.path, "ring", "reader").unwrap();
+    let member = join(&stand.path, &Greeting::new("ring", "reader")).unwrap();
     let mut reader = OutsideReader::map(member.ring(), Begin::Now).unwrap();
     stand.write(4);
     stand.lane.seal();

@@ -364,6 +364,11 @@ impl OutsideReader {
         counts
     }
 
+    /// Of each of the first lanes the number of the first segment that it still needs.
+    pub fn done<const LANES: usize>(&self) -> [u64; LANES] {
+        std::array::from_fn(|lane| self.places.get(lane).map_or(0, |place| place.sequence))
+    }
+
     /// Up to where every worker of the run has committed what it had, and how many packets each lane had then: whoever has
     /// read so many has all packets up to there.
     pub fn settled(&self) -> (Moment, Vec<u64>) {
