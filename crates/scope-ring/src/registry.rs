@@ -91,12 +91,16 @@ pub(crate) struct Registry {
 impl Registry {
     /// Gives `interface` of `lane` the next number; `None` at the bound.
     pub(crate) fn register(&self, region: &Region, lane: u32, interface: &Interface) -> Option<u32> {
+        self.adopt(region, InterfaceEntry::of(lane, interface))
+    }
+
+    /// Gives an interface that is described already the next number; `None` at the bound.
+    pub(crate) fn adopt(&self, region: &Region, entry: InterfaceEntry) -> Option<u32> {
         let mut entries = self.entries.lock().expect("no panic while held");
         let number = entries.len() as u32;
         if number >= INTERFACES_MAX {
             return None;
         }
-        let entry = InterfaceEntry::of(lane, interface);
         let mut block = Vec::new();
         entry.write(&mut block);
         let header = region.header();

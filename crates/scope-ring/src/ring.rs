@@ -299,6 +299,11 @@ impl Ring {
         self.registry.register(&self.region, lane, interface)
     }
 
+    /// Describes an interface of another ring as it is described there; its number here, or `None` at the bound.
+    pub fn adopt(&self, entry: InterfaceEntry) -> Option<u32> {
+        self.registry.adopt(&self.region, entry)
+    }
+
     /// Segments of each claim group, the common one first.
     pub fn group_segments(&self) -> &[usize] {
         &self.group_segments

@@ -264,6 +264,17 @@ impl LaneWriter {
         }
     }
 
+    /// Passes over the numbers of packets that found no segment, for a lane whose readers are to know that they are missing:
+    /// the next segment begins behind them.
+    ///
+    /// # Panics
+    /// Where a segment is open, which could have them.
+    pub fn skip(&mut self, packets: u64) {
+        assert!(self.open.is_none(), "what finds room is appended");
+        self.packets += packets;
+        self.ring.region().lane(self.lane).publish(self.published());
+    }
+
     /// Appends one packet: a batch of one.
     pub fn append(&mut self, index: usize, head: &PacketHead, key: KeyEntry, data: &[u8]) -> Append {
         match self.append_batch(index, &Incoming { head: *head, key: &key, data }, 0) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 29] = [
+const LAYERS: [(&str, u8); 30] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
@@ -29,6 +29,7 @@ const LAYERS: [(&str, u8); 29] = [
     ("scope-trigger", 3),
     ("scope-script", 3),
     ("scope-share", 3),
+    ("scope-group", 4),
     ("scope-store", 3),
     ("scope-dump", 4),
     ("scope-stats", 4),

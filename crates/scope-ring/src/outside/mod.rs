@@ -215,7 +215,11 @@ impl OutsideReader {
             let Some(reading) = self.open(lane, sequence) else { continue };
             let committed = self.view.committed(reading.slot);
             if self.view.is_still(reading.slot, reading.generation) {
-                let packet = reading.first_packet.saturating_add(u64::from(committed.packets));
+                let mut packet = reading.first_packet.saturating_add(u64::from(committed.packets));
+                let published = self.view.published(lane);
+                if committed.sealed && self.view.next(lane) == sequence.saturating_add(1) {
+                    packet = packet.max(published); // what found no segment behind it was before now, too
+                }
                 return Place { sequence, packet, bytes: committed.bytes, ..Place::default() };
             }
         }
@@ -374,6 +378,11 @@ impl OutsideReader {
     pub fn settled(&self) -> (Moment, Vec<u64>) {
         let moment = self.view.settled(); // before the counts: they cover it
         (moment, (0..self.view.lanes()).map(|lane| self.view.published(lane)).collect())
+    }
+
+    /// Whether the run has said that nothing more comes: what is committed is all there will be.
+    pub fn has_ended(&self) -> bool {
+        self.view.settled() == Moment::END
     }
 
     /// Whether it has read so many packets of each lane, or missed them.

@@ -113,16 +113,18 @@ impl Steering {
     pub fn flow_hash(entry: &KeyEntry) -> u64 {
         let (source_port, destination_port) =
             if entry.fragment() { (0, 0) } else { (entry.source_port, entry.destination_port) };
-        let end = |address: [u8; 4], port: u16| mix((port as u64) << 32 | u32::from_le_bytes(address) as u64);
+        let end = |address: [u8; 4], port: u16| {
+            Steering::spread((port as u64) << 32 | u32::from_le_bytes(address) as u64)
+        };
         let ends = end(entry.source, source_port).wrapping_add(end(entry.destination, destination_port));
-        mix(ends ^ entry.protocol() as u64)
+        Steering::spread(ends ^ entry.protocol() as u64)
     }
-}
 
-/// Spreads the bits of a number (the finish of splitmix64).
-#[inline]
-fn mix(number: u64) -> u64 {
-    let number = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 32)
+    /// Spreads the bits of a number (the finish of splitmix64).
+    #[inline]
+    pub fn spread(number: u64) -> u64 {
+        let number = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^ (number >> 32)
+    }
 }

@@ -5,6 +5,9 @@ use crate::pin::Pinned;
 use crate::ring::Ring;
 use std::sync::Arc;
 
+/// Looks for a lane's open segment before its end is taken for its place.
+const SKIP_TRIES: u32 = 100;
+
 /// Where a reader stands in one lane.
 #[derive(Default)]
 pub(super) struct Cursor {
@@ -92,6 +95,23 @@ impl Cursor {
         }
         self.sequence += 1;
         self.bytes = 0;
+    }
+
+    /// Goes on behind all that the lane has committed by now; none of that is seen or missed.
+    pub(super) fn skip_to_now(&mut self, ring: &Arc<Ring>, lane: u32) {
+        *self = Cursor { seen: self.seen, missed: self.missed, ..Cursor::default() };
+        for _ in 0..SKIP_TRIES {
+            let Some(sequence) = ring.lane_next(lane).checked_sub(1) else { return };
+            let Some(pinned) = ring.pin(ring.segment_id(lane, sequence)) else { continue };
+            let committed = pinned.committed();
+            let packet = pinned.first_packet() + u64::from(committed.packets);
+            self.stand_at(sequence, packet, committed.bytes);
+            self.pinned = Some(pinned);
+            return;
+        }
+        // It turns faster than this looks, or all that it had is recycled.
+        let packet = ring.region().lane(lane).published().packets; // before the number of segments: none is passed over
+        self.stand_at(ring.lane_next(lane), packet, 0);
     }
 
     /// Pins the segment at the cursor, or the oldest one that is left, and counts what was missed on the way.

@@ -6,8 +6,8 @@
 //! lapped   the pin fails because the segment was recycled: go on at the oldest one that is left; the packets between the
 //!          cursor and its first packet are missed, and counted; none is left: everything published is
 //! ```
-//! For each reader and lane `published = seen + missed + behind` holds at any moment; for a group it holds of
-//! the group.
+//! For each reader and lane `published = seen + missed + behind` holds at any moment, less what it has skipped; for a group
+//! it holds of the group.
 //!
 //! | role | which segments | what it holds |
 //! |---|---|---|
@@ -153,6 +153,17 @@ impl Reader {
         });
     }
 
+    /// Goes on with what comes from now on: what was committed before is neither seen nor missed. Returns how many packets
+    /// are in front of where it stands now. Not for members of a group.
+    pub fn skip_to_now(&mut self) -> u64 {
+        self.cursors.resize_with(self.ring.lanes() as usize, Cursor::default);
+        for (lane, cursor) in (0u32..).zip(&mut self.cursors) {
+            cursor.skip_to_now(&self.ring, lane);
+        }
+        self.hold();
+        self.cursors.iter().map(Cursor::packet).sum()
+    }
+
     /// Feeds `tap` with everything that is there now; the number of packets.
     pub fn drain(&mut self, tap: &mut dyn Tap) -> u64 {
         let mut packets = 0;
@@ -169,8 +180,9 @@ impl Reader {
             return group.counts(lane);
         }
         let published = self.ring.region().lane(lane).published().packets;
-        let (seen, missed) = self.cursors.get(lane as usize).map_or((0, 0), Cursor::counts);
-        ReaderCounts { seen, missed, behind: published.saturating_sub(seen + missed) }
+        let cursor = self.cursors.get(lane as usize);
+        let (seen, missed) = cursor.map_or((0, 0), Cursor::counts);
+        ReaderCounts { seen, missed, behind: published.saturating_sub(cursor.map_or(0, Cursor::packet)) }
     }
 
     /// Packets of `lane` that were lent to this very reader.

@@ -1,0 +1,627 @@
+//! The threads that follow the ring and hand out what groups take.
+//!
+//! ```text
+//! no group has a member   sleeps until the door rings: what comes meanwhile is idle
+//! else, again and again   who came, who went ─► what is new in the ring ─► filter, steer, append ─► commit, tell who waits
+//!                         ─► pages: what may be recycled, who stands still
+//! ```
+//! Each group belongs to one thread. Live, the threads are lossy readers: nobody waits for them, and what they miss is
+//! counted. In a run that loses nothing workers wait for them, and they for the slowest member, which is removed if it
+//! doesn't move for long.
+
+use crate::group::{Figures, Group, Settings};
+use crate::memory::{Appended, Lanes, Memory};
+use crate::seat::Phase;
+use crate::shares::Shares;
+use crate::steer::{Falls, Steer};
+use scope_filter::{FILTER_INPUTS_MAX, FilterEngine, FilterInput, Predicate};
+use scope_machine::cpus::{Pinning, pin_this_thread};
+use scope_packet::pcapng::PacketBlock;
+use scope_packet::{Headers, KeyEntry, LinkType, Moment};
+use scope_ring::{Allowance, Batch, Reader, Ring};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Packets that are looked at together.
+const TOGETHER: usize = FILTER_INPUTS_MAX;
+/// Packets that are handed out before they are made visible.
+const PASS_PACKETS: u64 = 4096;
+/// Between two looks at pages while no memory is full.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Between two looks at who has come while nobody is there.
+const ENTER_EVERY: Duration = Duration::from_millis(1);
+/// The longest sleep of a thread that has nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+/// Between two looks for room of a run that loses nothing.
+const ROOM_EVERY: Duration = Duration::from_micros(200);
+/// A run that loses nothing waits so long for a member that doesn't move.
+pub const REMOVED_AFTER: Duration = Duration::from_secs(10);
+
+/// What a thread is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// Follow the ring.
+    #[default]
+    Go,
+    /// Nothing more is committed: read the rest, and say that it is all.
+    Finish,
+    /// End.
+    End,
+}
+
+/// How a thread is woken and told.
+#[derive(Default)]
+struct Bell {
+    state: Mutex<Told>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    order: Order,
+    /// How often it was rung.
+    rings: u64,
+    /// The thread has read all that there will be.
+    has_finished: bool,
+}
+
+impl Bell {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self, order: Order) {
+        let mut told = self.told();
+        told.order = told.order.max(order);
+        told.rings += 1;
+        self.rung.notify_all();
+    }
+
+    /// Sleeps until it is rung again than `heard` times, at most `limit`.
+    fn wait(&self, heard: u64, limit: Duration) {
+        let told = self.told();
+        drop(self.rung.wait_timeout_while(told, limit, |told| told.rings == heard));
+    }
+
+    fn finished(&self) {
+        self.told().has_finished = true;
+        self.rung.notify_all();
+    }
+}
+
+/// What the threads of a run work with.
+pub struct Sharer {
+    /// What they follow.
+    pub ring: Arc<Ring>,
+    /// What they serve.
+    pub groups: Vec<Arc<Group>>,
+    /// How many they are at most: no more than groups.
+    pub threads: u32,
+    /// Where they run.
+    pub pinning: Pinning,
+    /// Nobody waits for them.
+    pub is_live: bool,
+    /// What evaluates filters.
+    pub engine: FilterEngine,
+}
+
+/// The threads, going.
+pub struct Sharing {
+    bells: Vec<Arc<Bell>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Sharing {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(sharer: &Sharer) -> io::Result<Sharing> {
+        let threads = (sharer.threads.max(1) as usize).min(sharer.groups.len());
+        let sharing = Sharing { bells: Vec::new(), threads: Mutex::default() };
+        (0..threads).try_fold(sharing, |mut sharing, index| {
+            let bell = Arc::new(Bell::default());
+            let groups = sharer.groups.iter().skip(index).step_by(threads);
+            let thread = Thread {
+                ring: sharer.ring.clone(),
+                is_live: sharer.is_live,
+                bell: bell.clone(),
+                served: groups.map(|group| Served::new(group.clone(), sharer.engine)).collect(),
+                reader: None,
+                position: 0,
+                looked: Instant::now(),
+            };
+            let cpus = sharer.pinning.of_worker(index).to_vec();
+            let builder = std::thread::Builder::new().name(format!("share-{index}"));
+            let handle = builder.spawn(move || {
+                if !cpus.is_empty() {
+                    let _ = pin_this_thread(&cpus); // a CPU that has gone since the start: it runs anywhere
+                }
+                thread.work();
+            })?;
+            sharing.bells.push(bell);
+            sharing.threads.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+            Ok(sharing)
+        })
+    }
+
+    /// Somebody has come or gone, or a group has changed.
+    pub fn ring(&self) {
+        self.bells.iter().for_each(|bell| bell.ring(Order::Go));
+    }
+
+    /// All that there will be is committed: returns when it is handed out, or has nobody to be handed to.
+    pub fn finish(&self) {
+        self.bells.iter().for_each(|bell| bell.ring(Order::Finish));
+        for bell in &self.bells {
+            let told = bell.told();
+            drop(bell.rung.wait_while(told, |told| !told.has_finished));
+        }
+    }
+
+    /// Ends the threads.
+    pub fn end(&self) {
+        self.bells.iter().for_each(|bell| bell.ring(Order::End));
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// However a thread ends, nobody waits for it.
+struct FinishedOnDrop(Arc<Bell>);
+
+impl Drop for FinishedOnDrop {
+    fn drop(&mut self) {
+        self.0.finished();
+    }
+}
+
+struct Thread {
+    ring: Arc<Ring>,
+    is_live: bool,
+    bell: Arc<Bell>,
+    served: Vec<Served>,
+    /// `None`: nobody is there.
+    reader: Option<Reader>,
+    /// Packets of the ring in front of where the reader stands.
+    position: u64,
+    looked: Instant,
+}
+
+impl Thread {
+    fn work(mut self) {
+        let _finished = FinishedOnDrop(self.bell.clone());
+        loop {
+            let (order, heard) = {
+                let told = self.bell.told();
+                (told.order, told.rings)
+            };
+            let is_entering = self.come_and_go();
+            if order == Order::End {
+                self.served.iter_mut().for_each(Served::end);
+                return;
+            }
+            if !self.served.iter().any(Served::is_active) {
+                self.reader = None;
+                if order == Order::Finish {
+                    self.finish();
+                }
+                self.bell.wait(heard, if is_entering { ENTER_EVERY } else { IDLE });
+                continue;
+            }
+            let read = self.pass();
+            if read == 0 && order == Order::Finish {
+                self.finish();
+                self.bell.wait(heard, LOOK_EVERY);
+            } else if read == 0
+                && let Some(reader) = &mut self.reader
+            {
+                reader.wait();
+            }
+        }
+    }
+
+    /// All that there will be is handed out.
+    fn finish(&mut self) {
+        let is_first = !self.bell.told().has_finished;
+        if is_first {
+            for served in &mut self.served {
+                served.group.seats().iter().for_each(|seat| seat.memory().end_clock(0));
+                served.memories.iter_mut().flatten().for_each(Memory::tell);
+            }
+            self.bell.finished();
+        }
+    }
+
+    /// Seats whoever has said where it begins, and lets go of whoever is gone; whether somebody is still to say it.
+    fn come_and_go(&mut self) -> bool {
+        let now = Instant::now();
+        let mut is_entering = false;
+        for served in &mut self.served {
+            is_entering |= served.come_and_go(now);
+        }
+        let is_active = self.served.iter().any(Served::is_active);
+        if is_active && self.reader.is_none() {
+            let mut reader = match self.is_live {
+                true => Reader::new(&self.ring),
+                // It reads what it is at; that workers wait is what it needs.
+                false => Reader::holding(&self.ring, Allowance::none()),
+            };
+            self.position = reader.skip_to_now();
+            self.reader = Some(reader);
+        }
+        let position = self.position;
+        self.served.iter_mut().for_each(|served| served.publish(position));
+        is_entering
+    }
+
+    /// Hands out what is new, up to a bound; packets.
+    fn pass(&mut self) -> u64 {
+        let Some(mut reader) = self.reader.take() else { return 0 };
+        let settled = self.ring.committed(); // before the look: all up to there is found by it
+        let (mut packets, mut is_all) = (0, false);
+        while packets < PASS_PACKETS {
+            let Some(batch) = reader.next_batch() else {
+                is_all = true;
+                break;
+            };
+            packets += u64::from(batch.packets());
+            self.position += u64::from(batch.packets()) + batch.missed_before();
+            self.share(&batch);
+        }
+        self.reader = Some(reader);
+        let now = Instant::now();
+        let is_due = now.duration_since(self.looked) >= LOOK_EVERY;
+        if is_due {
+            self.looked = now;
+        }
+        for served in &mut self.served {
+            served.hand_over(is_all.then_some(settled));
+            if is_due {
+                served.look(now, self.is_live);
+            }
+            served.publish(self.position);
+        }
+        packets
+    }
+
+    fn share(&mut self, batch: &Batch<'_>) {
+        let link_type = self.ring.lane_info(batch.lane()).link_type;
+        let mut packets = batch.entries().iter().zip(batch.blocks());
+        let Some(first) = batch.blocks().next() else { return };
+        for served in self.served.iter_mut().filter(|served| served.is_active()) {
+            served.figures.missed += batch.missed_before();
+        }
+        let (mut keys, mut blocks) = ([KeyEntry::default(); TOGETHER], [first; TOGETHER]);
+        let mut inputs = [FilterInput::default(); TOGETHER];
+        let filters = self.served.iter().any(|it| it.is_active() && !it.settings.filter.is_everything());
+        loop {
+            let mut count = 0;
+            for (entry, block) in packets.by_ref().take(TOGETHER) {
+                (keys[count], blocks[count]) = (entry, block);
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            if filters {
+                for at in 0..count {
+                    inputs[at] = input(link_type, keys[at], &blocks[at]);
+                }
+            }
+            let chunk = Chunk {
+                link_type,
+                keys: &keys[..count],
+                blocks: &blocks[..count],
+                inputs: &inputs[..if filters { count } else { 0 }],
+            };
+            for served in self.served.iter_mut().filter(|served| served.is_active()) {
+                served.take(&chunk);
+                served.deliver(&self.ring, &chunk, if self.is_live { None } else { Some(&self.bell) });
+            }
+        }
+    }
+}
+
+fn input<'a>(link_type: LinkType, key: KeyEntry, block: &PacketBlock<'a>) -> FilterInput<'a> {
+    let data = block.data();
+    let tags = if key.vlan() { Headers::parse(link_type, data).vlan_tags() } else { 0 };
+    FilterInput::tagged(tags, key, data, block.original_len())
+}
+
+/// Packets of one lane that are looked at together.
+struct Chunk<'a> {
+    link_type: LinkType,
+    keys: &'a [KeyEntry],
+    blocks: &'a [PacketBlock<'a>],
+    /// Empty where no group has a filter.
+    inputs: &'a [FilterInput<'a>],
+}
+
+/// A group, served.
+struct Served {
+    group: Arc<Group>,
+    engine: FilterEngine,
+    settings: Arc<Settings>,
+    version: u64,
+    /// Of each link type that has come.
+    predicates: Vec<(LinkType, Predicate)>,
+    /// Who shares, by class; packets without a class have the empty one.
+    classes: Vec<(String, Shares)>,
+    /// By seat.
+    memories: Vec<Option<Memory>>,
+    lanes: Vec<Option<Lanes>>,
+    /// Packets of a chunk that fall to each seat.
+    routes: Vec<Vec<u8>>,
+    figures: Figures,
+}
+
+impl Served {
+    fn new(group: Arc<Group>, engine: FilterEngine) -> Served {
+        let (settings, version) = group.settings();
+        let seats = group.seats().len();
+        let _ = settings.filter.prepare(engine); // where there is no machine code the interpreter answers the same
+        Served {
+            engine,
+            settings,
+            version,
+            predicates: Vec::new(),
+            classes: vec![(String::new(), Shares::default())],
+            memories: (0..seats).map(|_| None).collect(),
+            lanes: (0..seats).map(|_| Some(Lanes::new())).collect(),
+            routes: (0..seats).map(|_| Vec::with_capacity(TOGETHER)).collect(),
+            figures: Figures { given: vec![None; seats], ..Figures::default() },
+            group,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.memories.iter().any(Option::is_some)
+    }
+
+    /// See [`Thread::come_and_go`].
+    fn come_and_go(&mut self, now: Instant) -> bool {
+        let mut is_entering = false;
+        for seat in 0..self.memories.len() {
+            let place = self.group.seats()[seat].clone();
+            match place.phase() {
+                Phase::Free | Phase::Active => {}
+                Phase::Leaving => self.let_go(seat),
+                Phase::Entering if place.page().read().is_none() => is_entering = true,
+                Phase::Entering => {
+                    let (Some(lanes), Some(newcomer)) = (self.lanes[seat].take(), place.begin()) else {
+                        continue;
+                    };
+                    let (weight, class) = (newcomer.weight, newcomer.class.clone());
+                    self.memories[seat] = Some(Memory::begin(&place, newcomer, lanes, now));
+                    self.shares(&class).join(seat as u8, weight);
+                }
+            }
+        }
+        if self.group.version() != self.version {
+            (self.settings, self.version) = self.group.settings();
+            let _ = self.settings.filter.prepare(self.engine); // as above
+            self.predicates.clear();
+        }
+        is_entering
+    }
+
+    fn shares(&mut self, class: &str) -> &mut Shares {
+        let at = self.classes.iter().position(|(known, _)| known == class).unwrap_or_else(|| {
+            self.classes.push((class.to_string(), Shares::default()));
+            self.classes.len() - 1
+        });
+        &mut self.classes[at].1
+    }
+
+    /// Whoever sat there is given nothing more.
+    fn let_go(&mut self, seat: usize) {
+        if let Some(memory) = self.memories[seat].take() {
+            self.classes.iter_mut().for_each(|(_, shares)| {
+                if shares.members().any(|member| usize::from(member) == seat) {
+                    shares.leave(seat as u8);
+                }
+            });
+            self.classes.retain(|(class, shares)| class.is_empty() || !shares.is_empty());
+            let (lanes, given) = memory.end();
+            self.lanes[seat] = Some(lanes);
+            let said = self.group.seats()[seat].page().read().unwrap_or_default();
+            self.figures.gone.add(given.standing(&said));
+            self.figures.given[seat] = None;
+            let mut figures = self.group.figures();
+            *figures = self.figures.clone();
+        }
+        self.group.seats()[seat].release();
+    }
+
+    /// Hands the figures on.
+    fn publish(&mut self, position: u64) {
+        self.figures.position = self.is_active().then_some(position);
+        for (given, memory) in self.figures.given.iter_mut().zip(&self.memories) {
+            *given = memory.as_ref().map(|memory| memory.given);
+        }
+        self.group.figures().clone_from(&self.figures);
+    }
+
+    /// Which packets of a chunk are taken, and by whom.
+    fn take(&mut self, chunk: &Chunk<'_>) {
+        let count = chunk.keys.len();
+        self.figures.seen += count as u64;
+        let mut which = u64::MAX >> (TOGETHER - count);
+        if !self.settings.filter.is_everything() {
+            which = self.predicate(chunk.link_type).matches_batch(chunk.inputs, which);
+            self.figures.filtered += count as u64 - u64::from(which.count_ones());
+        }
+        let (steer, shares) = (self.settings.steer, &mut self.classes[0].1);
+        if shares.is_empty() {
+            self.figures.unclaimed += u64::from(which.count_ones());
+            return;
+        }
+        self.figures.taken += u64::from(which.count_ones());
+        let routes = &mut self.routes;
+        if steer == Steer::All {
+            self.figures.doubled += u64::from(which.count_ones()) * (shares.len() as u64 - 1);
+            for member in shares.members() {
+                routes[usize::from(member)].extend(bits(which));
+            }
+            return;
+        }
+        let mut to = |owner: Option<u8>, at: u8| {
+            if let Some(owner) = owner {
+                routes[usize::from(owner)].push(at);
+            }
+        };
+        for at in bits(which) {
+            let index = usize::from(at);
+            match steer.falls(chunk.link_type, &chunk.keys[index], chunk.blocks[index].data()) {
+                Falls::To(number) => to(shares.owner(number), at),
+                Falls::Both(one, other) => {
+                    let (one, other) = (shares.owner(one), shares.owner(other));
+                    to(one, at);
+                    if one != other {
+                        self.figures.doubled += 1;
+                        to(other, at);
+                    }
+                }
+                Falls::Next | Falls::All => to(shares.next(), at),
+            }
+        }
+    }
+
+    fn predicate(&mut self, link_type: LinkType) -> &Predicate {
+        let at = self.predicates.iter().position(|(known, _)| *known == link_type).unwrap_or_else(|| {
+            let predicate = self.settings.filter.for_link(link_type);
+            let _ = self.settings.filter.prepare(self.engine); // as above
+            self.predicates.push((link_type, predicate));
+            self.predicates.len() - 1
+        });
+        &self.predicates[at].1
+    }
+
+    /// Appends packets where they fell to. With a bell, which says when to give up, it waits for room.
+    fn deliver(&mut self, ring: &Ring, chunk: &Chunk<'_>, patient: Option<&Bell>) {
+        for seat in 0..self.routes.len() {
+            if self.routes[seat].is_empty() {
+                continue;
+            }
+            let route = std::mem::take(&mut self.routes[seat]);
+            let mut rest = &route[..];
+            while let Some(&first) = rest.first() {
+                let number = chunk.blocks[usize::from(first)].interface();
+                let is_other = |at: &u8| chunk.blocks[usize::from(*at)].interface() != number;
+                let (run, behind) = rest.split_at(rest.iter().position(is_other).unwrap_or(rest.len()));
+                self.give(ring, seat, number, chunk, run, patient);
+                rest = behind;
+            }
+            self.routes[seat] = route;
+            self.routes[seat].clear();
+        }
+    }
+
+    /// Gives packets of one interface to the member of a seat.
+    fn give(
+        &mut self,
+        ring: &Ring,
+        seat: usize,
+        number: u32,
+        chunk: &Chunk<'_>,
+        mut picks: &[u8],
+        patient: Option<&Bell>,
+    ) {
+        let Some(memory) = &mut self.memories[seat] else { return };
+        memory.count(picks.len() as u64);
+        let place = (chunk.link_type, number);
+        while let Appended::Full(from) = memory.append(ring, place, (chunk.blocks, chunk.keys, picks)) {
+            picks = &picks[from..];
+            let is_waited_for = patient.is_some_and(|bell| wait_for_room(memory, bell));
+            if !is_waited_for {
+                memory.miss(chunk.link_type, picks.len() as u64);
+                return;
+            }
+        }
+    }
+
+    /// Makes visible what was appended, tells whoever waits, and says up to when that is all.
+    fn hand_over(&mut self, settled: Option<Moment>) {
+        for memory in self.memories.iter_mut().flatten() {
+            let is_new = memory.commit();
+            if let Some(settled) = settled {
+                memory.settle(settled);
+            }
+            if is_new {
+                memory.tell();
+            }
+        }
+    }
+
+    /// Looks at all pages: what may be recycled, and who stands still.
+    fn look(&mut self, now: Instant, is_live: bool) {
+        for seat in 0..self.memories.len() {
+            let Some(memory) = &mut self.memories[seat] else { continue };
+            memory.look(now);
+            let Some(stuck) = self.group.stuck.filter(|_| is_live) else { continue };
+            let (is_still, was_still) = (now.duration_since(memory.moved) >= stuck, memory.seat.is_stuck());
+            if is_still == was_still {
+                continue;
+            }
+            let (weight, class) = (memory.newcomer.weight, memory.newcomer.class.clone());
+            let place = memory.seat.clone();
+            let shares = self.shares(&class);
+            if !is_still {
+                shares.join(seat as u8, weight);
+            } else if shares.len() > 1 {
+                shares.leave(seat as u8);
+            } else {
+                continue; // nobody else could have them
+            }
+            place.set_stuck(is_still);
+        }
+    }
+
+    fn end(&mut self) {
+        for seat in 0..self.memories.len() {
+            self.group.seats()[seat].leave();
+            self.let_go(seat);
+            if let Some(lanes) = self.lanes[seat].take() {
+                lanes.end(&self.group.seats()[seat]);
+            }
+        }
+        self.publish(0);
+    }
+}
+
+/// Waits a moment for room in a memory; whether it is to be waited for.
+fn wait_for_room(memory: &mut Memory, bell: &Bell) -> bool {
+    if memory.seat.phase() != Phase::Active || memory.seat.is_removed() || bell.told().order == Order::End {
+        return false;
+    }
+    memory.commit();
+    memory.tell();
+    std::thread::sleep(ROOM_EVERY);
+    let now = Instant::now();
+    memory.look(now);
+    if now.duration_since(memory.moved) < REMOVED_AFTER {
+        return true;
+    }
+    memory.seat.remove();
+    false
+}
+
+/// The numbers of the bits that are set, rising.
+fn bits(mut which: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let at = (which != 0).then(|| which.trailing_zeros() as u8)?;
+        which &= which - 1;
+        Some(at)
+    })
+}
