@@ -355,6 +355,7 @@ fn shared(folder: &Path, ring: Arc<scope_ring::Ring>, statistics: &Arc<Statistic
         auto_ns: None,
     };
     Ok(Shared {
+        attach: None,
         measuring: Measuring::unjoined(1),
         statistics: Some(statistics.clone()),
         scripts: Arc::new(Scripts::none()),

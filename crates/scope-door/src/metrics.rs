@@ -12,7 +12,8 @@ use crate::dumps::{Made, OTHERS, TRIGGERS_MAX};
 use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
-use scope_engine::{LaneStatus, ScriptStatus, StatsStatus, TriggerStatus, WorkerStatus};
+use scope_engine::{GroupStatus, LaneStatus, ScriptStatus, StatsStatus, TriggerStatus, WorkerStatus};
+use scope_share::page::Standing;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
@@ -33,6 +34,7 @@ pub(crate) fn text(state: &State, form: Form) -> String {
     stores(&mut out, &published);
     statistics(&mut out, published.status.stats.as_ref());
     scripts(&mut out, &published.status.scripts);
+    groups(&mut out, &published.status.groups);
     triggers(&mut out, &published.status.triggers);
     dumps(&mut out, state, &published);
     door(&mut out, state);
@@ -255,6 +257,39 @@ fn scripts(out: &mut Exposition, scripts: &[ScriptStatus]) {
         for script in scripts.iter().take(TRIGGERS_MAX) {
             let labels = [("trigger", &*script.name), ("file", &*script.file), ("kind", script.kind)];
             out.sample(&name, &labels, value(script));
+        }
+    }
+}
+
+/// What groups of programs were given, and what became of it; of all members of a group together.
+fn groups(out: &mut Exposition, groups: &[GroupStatus]) {
+    let sum = |group: &GroupStatus, of: fn(&Standing) -> u64| {
+        let standings = group.members.iter().map(|member| &member.standing);
+        standings.chain([&group.gone.standing]).map(of).sum::<u64>() as f64
+    };
+    type Family<'a> = (&'a str, Kind, &'a str, &'a dyn Fn(&GroupStatus) -> f64);
+    let families: [Family<'_>; 6] = [
+        ("members", Gauge, "Programs that read.", &|group| group.members.len() as f64),
+        ("given_packets_total", Counter, "Packets that fell to members.", &|group| sum(group, |it| it.given)),
+        ("read_packets_total", Counter, "Of these, read.", &|group| sum(group, |it| it.read)),
+        ("missed_packets_total", Counter, "Of these, missed by members.", &|group| {
+            sum(group, |it| it.missed)
+        }),
+        ("filtered_packets_total", Counter, "Packets that the filter does not match.", &|group| {
+            group.counts.filtered as f64
+        }),
+        ("overrun_packets_total", Counter, "Packets recycled before they were looked at.", &|group| {
+            group.counts.missed as f64
+        }),
+    ];
+    if groups.is_empty() {
+        return;
+    }
+    for (key, kind, help, value) in families {
+        let name = format!("wirescope_group_{key}");
+        out.family(&name, kind, help);
+        for group in groups {
+            out.sample(&name, &[("group", &*group.name)], value(group));
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::state::Phase;
 use scope_answer::By;
 use scope_api::routes::Action;
-use scope_events::counts::{Amount, Dump, InterfaceCounts, Nic, SourceCounts, Stats, Volume};
+use scope_events::counts::{Amount, Dump, Group, InterfaceCounts, Nic, SourceCounts, Stats, Volume};
 use scope_events::event::Status;
 use scope_events::fact::{Fact, nullable};
 use scope_share::message::Refusal;
@@ -220,27 +220,6 @@ fn lane() -> Value {
 
 /// Which programs read the ring.
 fn groups() -> Value {
-    let figures = [
-        ("given", number("packets published since it began; given = read + missed + behind")),
-        ("read", number("packets that it has read")),
-        ("missed", number("packets that were recycled before it had read them")),
-        ("behind", number("packets that it has still to read")),
-    ];
-    let member = [
-        ("number", number("its number in the group, which another one gets when it is gone")),
-        ("name", text("as it calls itself")),
-        ("pid", number("its process, when it connected; 0: of another name space")),
-        ("uid", number("its user")),
-        ("user", text("the name of its user where --attach-ring has it, else the number")),
-        ("waits", flag("whether it waits for packets, as far as it says")),
-    ];
-    let members = [("members", number("those that have gone"))];
-    let group = object(&[
-        ("name", text("of the group: ring is all that is recorded")),
-        ("published", number("packets in it since the run began")),
-        ("members", list(object(&[&member[..], &figures[..]].concat()))),
-        ("gone", object(&[&members[..], &figures[..]].concat())),
-    ]);
     let refused: Vec<(&str, Value)> = Refusal::ALL
         .map(|why| (why.word(), number("greetings that were refused for this reason")))
         .into_iter()
@@ -250,10 +229,11 @@ fn groups() -> Value {
             ("too_long", number("messages that are longer than any")),
             ("with_files", number("messages with descriptors")),
             ("unexpected", number("messages of those who are members already")),
+            ("removed", number("members whom a run of files has waited for in vain, or who may not stay")),
         ])
         .collect();
     let attach = object(&[("path", text("where programs attach")), ("refused", object(&refused))]);
-    object(&[("attach", nullable(attach)), ("groups", list(group))])
+    object(&[("attach", nullable(attach)), ("groups", list(Group::schema()))])
 }
 
 fn losses() -> Value {

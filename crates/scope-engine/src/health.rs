@@ -1,6 +1,7 @@
 //! What a run writes down of its own health: the machine at the start, a `status` line now and then, and with
 //! each loss what its workers did meanwhile. All of it is gathered by the main thread; `doctor` reads it.
 
+use crate::attach::GroupStatus;
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
 use crate::statistics::StatsStatus;
@@ -183,6 +184,7 @@ impl Health {
             late: total.late_packets,
             stores: status.stores.iter().map(volume).collect(),
             scripts: status.scripts.iter().map(script).collect(),
+            groups: status.groups.iter().map(GroupStatus::facts).collect(),
             stats: status.stats.as_ref().map(StatsStatus::facts),
             sources: sources.collect(),
             hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),

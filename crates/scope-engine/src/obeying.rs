@@ -386,6 +386,7 @@ mod tests {
             let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
             let places = Places::new(8, 0, None);
             let shared = Shared {
+                attach: None,
                 measuring: Measuring::unjoined(1),
                 statistics: None,
                 scripts: Arc::new(Scripts::none()),
@@ -440,6 +441,8 @@ mod tests {
                 dumps_max: 8,
                 exit_after: None,
                 store_bounds: Vec::new(),
+                attach_ring: Default::default(),
+                groups: Vec::new(),
             },
             changed: vec!["trigger".to_string()],
             kept: vec!["ring: can't change".to_string()],

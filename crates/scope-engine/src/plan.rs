@@ -5,6 +5,7 @@ use scope_dump::{DumpFormat, Limits};
 use scope_fault::Fault;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_flow::local::Rule;
+use scope_group::GroupPlan;
 use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
 use scope_rights::{RightsPlan, User};
@@ -136,21 +137,42 @@ pub struct ControlPlan {
 }
 
 /// The socket at which other programs attach, and who may do what.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct AttachPlan {
     /// Where, absolute.
     pub path: PathBuf,
     /// Who may read the ring itself.
     pub ring: Allowed,
+    /// Groups besides it.
+    pub groups: Vec<GroupEntry>,
+    /// Threads that serve these, at most.
+    pub threads: u32,
+    /// Where they run.
+    pub pinning: Pinning,
+}
+
+/// A group, and who may be a member.
+#[derive(Clone, Debug)]
+pub struct GroupEntry {
+    /// The group.
+    pub plan: GroupPlan,
+    /// Who may be a member; `None`: root and the user that the run is.
+    pub allowed: Option<Allowed>,
 }
 
 impl AttachPlan {
+    /// A socket for those who may read the ring, without groups.
+    pub fn of_ring(path: PathBuf, ring: Allowed) -> AttachPlan {
+        AttachPlan { path, ring, groups: Vec::new(), threads: 1, pinning: Pinning::Anywhere }
+    }
+
     /// What is worth a warning at the start.
     pub(crate) fn warning(&self) -> Option<String> {
         let path = self.path.display();
-        let text =
-            format!("nobody may attach at {path}: name who may, root included: --attach-ring USER:@GROUP");
-        self.ring.is_nobody().then_some(text)
+        let text = format!(
+            "nobody may attach at {path}: name who may, root included: --attach-ring USER:@GROUP, or make a --group"
+        );
+        (self.ring.is_nobody() && self.groups.is_empty()).then_some(text)
     }
 }
 
@@ -245,6 +267,10 @@ pub struct Live {
     pub exit_after: Option<u64>,
     /// What each volume of the store may take, in their order.
     pub store_bounds: Vec<Bounds>,
+    /// Who may read the ring itself.
+    pub attach_ring: Allowed,
+    /// Groups: their filters, steering, and who may be a member.
+    pub groups: Vec<GroupEntry>,
 }
 
 /// Name that dumps by hand have in the place of a trigger's.
@@ -268,7 +294,7 @@ impl Live {
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 15] = [
+    pub const KEYS: [&'static str; 17] = [
         "trigger",
         "when",
         "dump",
@@ -284,6 +310,8 @@ impl Live {
         "store-budget",
         "store-age",
         "store-min-free",
+        "attach-ring",
+        "group",
     ];
 }
 

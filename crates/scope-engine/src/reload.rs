@@ -126,6 +126,10 @@ pub(crate) fn reload(
     if let Some(stores) = &shared.stores {
         stores.set_bounds(&live.store_bounds);
     }
+    if let Some(attach) = &shared.attach {
+        let waiting = attach.change(&live.attach_ring, &live.groups);
+        warnings.extend(waiting.iter().map(|waiting| Warning::from(format!("reload: {waiting}"))));
+    }
     let what = if changed.is_empty() { "nothing".to_string() } else { changed.join(", ") };
     shared.events.log(event::Reload { ok: true, faults: Vec::new(), changed, kept });
     watch.note(&format!("reload: done; changed: {what}"));

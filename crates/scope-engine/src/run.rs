@@ -22,7 +22,7 @@
 mod ends;
 mod telling;
 
-use crate::attach::{Attach, Prepared};
+use crate::attach::{Attach, JOIN_TIME, Prepared};
 use crate::control::Control;
 use crate::dumps::{DumpSettings, Dumps};
 use crate::error::EngineError;
@@ -182,7 +182,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         warnings.push(SLOW_SCRIPTS.to_string().into());
     }
     let scripts = Arc::new(scripts);
-    let attach = attach.map(|attach| attach.start(&ring)).transpose();
+    let attach = attach.map(|attach| attach.start(&ring, live, plan.fixed.filter_engine)).transpose();
     let attach =
         attach.map_err(|cause| EngineError::System { place: "no thread for --attach".into(), cause })?;
     let attach = attach.map(Arc::new);
@@ -233,7 +233,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
             answerer,
             statistics,
             asked: asked.map(Arc::new),
-            attach: run.attach.clone(),
+            attach: run.shared.attach.clone(),
         });
     }
     run.go(sources, nics, outlets, warnings, watch)
@@ -242,6 +242,9 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
 /// Where a run that can be asked has no place for what is ordered.
 const NO_AUDIT: &str = "orders and looks at packets stand in no audit: a run with -w has no folder for it; give it --out DIR \
                         instead";
+
+/// Between two looks at whether members have joined.
+const MEMBERS_EVERY: Duration = Duration::from_millis(10);
 
 /// Where scripts get no machine code.
 const SLOW_SCRIPTS: &str =
@@ -280,7 +283,6 @@ struct Run {
     live: bool,
     space: Space,
     exec: Option<Arc<Exec>>,
-    attach: Option<Arc<Attach>>,
     lost: LostInterfaces,
     /// Builds summaries until the run ends.
     _summarizer: Option<Summarizer>,
@@ -350,6 +352,7 @@ impl Run {
         let begin = |stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live, tables));
         let statistics = plan.fixed.stats.clone().map(begin);
         let shared = Shared {
+            attach,
             ring,
             measuring,
             statistics,
@@ -374,7 +377,6 @@ impl Run {
             live,
             space,
             exec,
-            attach,
             lost: LostInterfaces::default(),
             _summarizer: summarizer,
             _keeper: keeper,
@@ -406,6 +408,12 @@ impl Run {
         let orders = Obeying { shared: &self.shared, watch, fixed: &self.fixed, live: self.live };
         // The process was stopped, and goes on.
         let mut resumed = false;
+        if !self.live
+            && let Err(failure) = self.wait_for_members(watch)
+        {
+            failures.push(failure);
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
         std::thread::scope(|scope| {
             // Before the workers: they wait for it from their first packet on.
             let joining = Joining::new(&self.shared, self.live);
@@ -520,7 +528,14 @@ impl Run {
             }
         });
         // All that there will be is in the ring: whoever reads it there reads on, and knows that it is all.
-        if let Some(attach) = &self.attach {
+        if let Some(attach) = &self.shared.attach {
+            attach.finish();
+            let mut finished = None;
+            while attach.is_read_from(&mut finished) {
+                std::thread::park_timeout(LOOK_EVERY);
+                self.obey(&orders, Phase::Closing, &mut warnings);
+                self.tell(&mut taker, watch, &mut warnings);
+            }
             attach.end();
         }
         let ended = Instant::now();
@@ -572,6 +587,31 @@ impl Run {
         watch.closing();
         self.tell_of_audit(watch, &mut warnings);
         Ok(self.finish(status, warnings, failures, &refused))
+    }
+
+    /// Waits for the members that a run which loses nothing is to begin with.
+    ///
+    /// # Errors
+    /// They don't come.
+    fn wait_for_members(&self, watch: &dyn Watch) -> Result<(), Failure> {
+        let Some(attach) = &self.shared.attach else { return Ok(()) };
+        let begun = Instant::now();
+        let mut is_told = false;
+        while self.control.stops() == 0 {
+            let lacking = attach.lacking();
+            let Some((name, there, wanted)) = lacking.first() else { break };
+            let words = format!("{there} of {wanted} members have joined");
+            if begun.elapsed() >= JOIN_TIME {
+                let cause = format!("{words} in {} s", JOIN_TIME.as_secs());
+                let fault = Fault::of("group").with_value(name).cause(cause);
+                return Err(fault.remedy("start them with the run, or choose less members=").into());
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                watch.note(&format!("group {name}: {words}; reading begins when all have"));
+            }
+            std::thread::sleep(MEMBERS_EVERY);
+        }
+        Ok(())
     }
 
     /// Lets scripts follow the triggers in force, which come back.

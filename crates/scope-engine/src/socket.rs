@@ -223,7 +223,7 @@ mod tests {
     fn a_socket_to_attach_at_is_open_to_all_and_replaced_only_where_nobody_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("attach");
-        let plan = AttachPlan { path: path.clone(), ring: Allowed::default() };
+        let plan = AttachPlan::of_ring(path.clone(), Allowed::default());
         let socket = Socket::bind(&plan, None).unwrap();
         assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o7777, 0o666);
         let refused = Socket::bind(&plan, None).unwrap_err().to_string();
@@ -232,7 +232,7 @@ mod tests {
         let left = folder.path().join("left");
         std::fs::rename(&path, &left).unwrap();
         drop(socket);
-        let plan = AttachPlan { path: left, ring: Allowed::default() };
+        let plan = AttachPlan::of_ring(left, Allowed::default());
         drop(Socket::bind(&plan, None).unwrap());
     }
 }

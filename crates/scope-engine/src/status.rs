@@ -3,6 +3,7 @@
 //! A [`Status`] is the one snapshot of a run. The main thread takes it, and it alone reads the workers'
 //! reports. Status line, log, summary and warnings are drawn from it, and read no report themselves.
 
+use crate::attach::GroupStatus;
 use crate::dumps::OpenDump;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
@@ -56,6 +57,8 @@ pub struct Status {
     pub stores: Vec<VolumeReport>,
     /// Every script, in the order of their triggers.
     pub scripts: Vec<ScriptStatus>,
+    /// The ring itself and every group, where other programs can attach.
+    pub groups: Vec<GroupStatus>,
     /// Traffic statistics, if there are any.
     pub stats: Option<StatsStatus>,
     /// Where the budget of dumps stands, if there is one.
@@ -274,6 +277,7 @@ impl StatusTaker {
             hits_by_trigger,
             stores,
             scripts: shared.scripts.status(seconds),
+            groups: shared.attach.as_ref().map(|attach| attach.status().groups).unwrap_or_default(),
             stats: shared.statistics.as_ref().map(|statistics| statistics.status()),
             space: None,
             workers,

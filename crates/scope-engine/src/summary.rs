@@ -1,5 +1,6 @@
 //! What a run says at its end: plain values; [`Summary::to_json`] spells them as the contract has them.
 
+use crate::attach::GroupStatus;
 use crate::dump_reports::DumpTotals;
 use crate::exec::ExecCounts;
 use crate::failure::Failure;
@@ -91,6 +92,8 @@ pub struct Summary {
     pub stores: Vec<VolumeReport>,
     /// The scripts, in the order of their triggers.
     pub scripts: Vec<ScriptStatus>,
+    /// The ring itself and every group, where other programs could attach.
+    pub groups: Vec<GroupStatus>,
     /// Traffic statistics, if there are any.
     pub stats: Option<StatsStatus>,
     /// The latest capture time, ns.
@@ -150,6 +153,7 @@ impl Summary {
             cut_by_segment: Some(self.cut_by_segment),
             stores: self.stores.iter().map(volume).collect(),
             scripts: self.scripts.iter().map(script).collect(),
+            groups: self.groups.iter().map(GroupStatus::facts).collect(),
             stats: self.stats.as_ref().map(StatsStatus::facts),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),

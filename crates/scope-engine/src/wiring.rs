@@ -1,5 +1,6 @@
 //! What all workers of a run share, and what one part of a source may have of it.
 
+use crate::attach::Attach;
 use crate::dumps::Dumps;
 use crate::lockstep::Lockstep;
 use crate::measuring::Measuring;
@@ -32,6 +33,8 @@ pub struct Shared {
     pub scripts: Arc<Scripts>,
     /// The store, if there is one.
     pub stores: Option<Stores>,
+    /// Where other programs attach, if anywhere.
+    pub attach: Option<Arc<Attach>>,
     /// Event log.
     pub events: Arc<Events>,
     /// Keeps workers that can wait together.

@@ -121,6 +121,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
     };
     let events = Arc::new(Events::nowhere());
     let shared = Shared {
+        attach: None,
         measuring: scope_engine::Measuring::unjoined(1),
         statistics: None,
         scripts: Arc::new(scope_engine::scripts::Scripts::none()),

@@ -316,6 +316,91 @@ facts! {
         report: Option<String>,
     }
 
+    /// A program that reads packets of a group. given = read + missed + behind.
+    Member {
+        /// its number in the group, which another one gets when it is gone
+        number: u64,
+        /// as it calls itself
+        name: String,
+        /// its process, when it connected; 0: of another name space
+        pid: i64,
+        /// its user
+        uid: u64,
+        /// the name of its user where the run knows it, else the number
+        user: String,
+        /// the class of packets that it wants; empty: those without one
+        class: String,
+        /// its share against that of others, 1 to 100
+        weight: u64,
+        /// packets that fell to it; of the ring itself, published since it began
+        given: u64,
+        /// packets that it has read
+        read: u64,
+        /// packets that found no room in its memory; of the ring itself, recycled before it had read them
+        missed: u64,
+        /// packets that it has still to read
+        behind: u64,
+        /// whether it waits for packets, as far as it says
+        waits: bool,
+        /// whether it stands still, so that others have its flows
+        stuck: bool,
+    }
+
+    /// Members of a group that are gone, as one.
+    Gone {
+        /// how many
+        members: u64,
+        /// packets that fell to them
+        given: u64,
+        /// packets that they had read
+        read: u64,
+        /// packets that found no room
+        missed: u64,
+        /// packets that they had still to read
+        behind: u64,
+    }
+
+    /// A group of programs. published = idle + seen + missed + behind, seen = filtered + all dropped + unclaimed + taken,
+    /// taken + doubled + copied_in = all that its members were given. Of the ring itself there is but the first figure.
+    Group {
+        /// its name: `ring` is the ring itself
+        name: String,
+        /// the filter that says what it takes; empty: all
+        filter: Rare<String>,
+        /// how that is shared out
+        steer: Rare<String>,
+        /// packets that were recorded since the run began
+        published: u64,
+        /// of these, those that came while it had no member
+        idle: Rare<u64>,
+        /// packets that were looked at for it
+        seen: Rare<u64>,
+        /// packets that were recycled before they were
+        missed: Rare<u64>,
+        /// packets that are still to be looked at
+        behind: Rare<u64>,
+        /// packets that its filter does not match
+        filtered: Rare<u64>,
+        /// packets that a rule took away, by rule
+        dropped: Rare<ByWord>,
+        /// packets of a class that no member wants
+        unclaimed: Rare<u64>,
+        /// packets that were given to a member
+        taken: Rare<u64>,
+        /// packets that were given to further ones
+        doubled: Rare<u64>,
+        /// packets that rules of other groups gave to it
+        copied_in: Rare<u64>,
+        /// members at once at most
+        members_max: u64,
+        /// memory of each, bytes; 0: they read the ring
+        memory_bytes: u64,
+        /// who reads
+        members: Vec<Member>,
+        /// who did
+        gone: Gone,
+    }
+
     /// Traffic statistics of a run.
     Stats {
         /// the database, or the folder of databases, as it was given; null: there is none
@@ -490,6 +575,8 @@ facts! {
         stores: Vec<Volume>,
         /// the scripts, if there are any; logs of older versions lack it
         scripts: Vec<Script>,
+        /// groups of programs that share packets, if there are any; logs of older versions lack it
+        groups: Vec<Group>,
         /// traffic statistics, else null; logs of older versions lack it
         stats: Option<Stats>,
         /// what dumps take, where that is bounded, else null

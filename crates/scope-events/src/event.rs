@@ -1,7 +1,8 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
 use crate::counts::{
-    Amount, ByWord, Clock, Dump, Nic, Recovery, Script, Softnet, SourceCounts, Span, Stats, Totals, Volume,
+    Amount, ByWord, Clock, Dump, Group, Nic, Recovery, Script, Softnet, SourceCounts, Span, Stats, Totals,
+    Volume,
 };
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
@@ -191,6 +192,8 @@ facts! {
         stores: Vec<Volume>,
         /// the scripts, if there are any; logs of older versions lack it
         scripts: Vec<Script>,
+        /// groups of programs that share packets, if there are any; logs of older versions lack it
+        groups: Vec<Group>,
         /// traffic statistics, else null; logs of older versions lack it
         stats: Option<Stats>,
         /// figures of each source and worker

@@ -85,6 +85,7 @@ impl Gone {
 /// See the module.
 pub struct Group {
     name: String,
+    memory_bytes: u64,
     members: u32,
     pub(crate) stuck: Option<Duration>,
     settings: Mutex<Arc<Settings>>,
@@ -161,6 +162,7 @@ impl Group {
         let seat = |_| Seat::create(plan.memory_bytes, run_id).map(Arc::new);
         Ok(Group {
             name: plan.name.clone(),
+            memory_bytes: plan.memory_bytes,
             members: plan.members,
             stuck: plan.stuck,
             settings: Mutex::new(Arc::new(plan.settings.clone())),
@@ -178,6 +180,12 @@ impl Group {
     /// Members that a run which loses nothing waits for before it begins.
     pub fn members_wanted(&self) -> u32 {
         self.members
+    }
+
+    /// Whether it is as large as that one, and takes stillness alike.
+    pub fn is_sized(&self, plan: &GroupPlan) -> bool {
+        let same = (plan.memory_bytes, plan.members_max, plan.members, plan.stuck);
+        (self.memory_bytes, self.seats.len() as u32, self.members, self.stuck) == same
     }
 
     /// Its seats, by number.

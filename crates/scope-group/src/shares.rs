@@ -136,7 +136,7 @@ impl Shares {
 
     /// Whose turn it is.
     #[inline]
-    pub fn next(&mut self) -> Option<u8> {
+    pub fn next_turn(&mut self) -> Option<u8> {
         self.turns = self.turns.wrapping_add(1);
         let owner = self.owners[place(self.turns)];
         (owner != NOBODY).then_some(owner)
@@ -189,14 +189,14 @@ mod tests {
     #[test]
     fn shares_are_as_weights_say() {
         let mut shares = Shares::default();
-        assert_eq!((shares.owner(5), shares.next()), (None, None));
+        assert_eq!((shares.owner(5), shares.next_turn()), (None, None));
         for (member, weight) in [(0, 1), (1, 2), (2, 3), (3, 2)] {
             shares.join(member, weight);
         }
         assert_eq!(counts(&shares), BTreeMap::from([(0, 2048), (1, 4096), (2, 6144), (3, 4096)]));
         let mut turns = BTreeMap::new();
         for _ in 0..BUCKETS {
-            *turns.entry(shares.next().unwrap()).or_insert(0u64) += 1;
+            *turns.entry(shares.next_turn().unwrap()).or_insert(0u64) += 1;
         }
         assert_eq!(turns, counts(&shares));
     }

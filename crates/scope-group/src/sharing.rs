@@ -152,13 +152,14 @@ impl Sharing {
         self.bells.iter().for_each(|bell| bell.ring(Order::Go));
     }
 
-    /// All that there will be is committed: returns when it is handed out, or has nobody to be handed to.
+    /// All that there will be is committed: the threads hand out the rest.
     pub fn finish(&self) {
         self.bells.iter().for_each(|bell| bell.ring(Order::Finish));
-        for bell in &self.bells {
-            let told = bell.told();
-            drop(bell.rung.wait_while(told, |told| !told.has_finished));
-        }
+    }
+
+    /// Whether the rest is handed out, or has nobody to be handed to.
+    pub fn has_finished(&self) -> bool {
+        self.bells.iter().all(|bell| bell.told().has_finished)
     }
 
     /// Ends the threads.
@@ -493,7 +494,7 @@ impl Served {
                         to(other, at);
                     }
                 }
-                Falls::Next | Falls::All => to(shares.next(), at),
+                Falls::Next | Falls::All => to(shares.next_turn(), at),
             }
         }
     }

@@ -390,6 +390,7 @@ fn a_run_that_loses_nothing_waits_for_the_slowest_until_its_end() {
     run.write(100_000, 500);
     run.lane.seal();
     run.sharing.finish();
+    until(|| run.sharing.has_finished());
     let members: Vec<Member> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert!(members.iter().all(|member| member.gaps == 0));
     assert_eq!(members[0].got, (0..100_000).collect::<Vec<u32>>());

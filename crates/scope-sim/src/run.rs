@@ -135,6 +135,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
+        attach: None,
         measuring: Measuring::unjoined(sources.len()),
         statistics: None,
         scripts: Arc::new(Scripts::none()),

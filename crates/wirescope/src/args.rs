@@ -597,6 +597,31 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub attach_ring: Option<String>,
+    /// Share packets among the programs that join: 'dns,filter=udp port 53,steer=flow'
+    ///
+    /// Options: filter=EXPR (all), steer=flow, ip, hosts, local:NET, mac, vlan, field:OFF/LEN, field:OFF+OFF/LEN,
+    /// round-robin or all (flow), memory=SIZE of each member (16MiB), members-max=N (8), members=N that a run of files
+    /// waits for (0), stuck=TIME after which others get the flows of one that stands still (off), allow=USER:@GROUP
+    /// (root and the run's user). May be given several times.
+    #[arg(
+        long,
+        value_name = "NAME[,KEY=VALUE]...",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub group: Vec<String>,
+    /// Threads that serve the groups
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub attach_threads: String,
+    /// CPUs that these are pinned to, one each in turn [default: any]
+    #[arg(long, value_name = "LIST", help_heading = "Share with other programs", allow_hyphen_values = true)]
+    pub attach_cpus: Option<String>,
 
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Configuration and help", value_hint = ValueHint::FilePath)]

@@ -397,8 +397,8 @@ Examples:
 ";
 
 pub const TAP_EXAMPLES: &str = "\
-The run needs --attach SOCKET and --attach-ring with the user who taps. Who
-reads too slowly misses packets, and the run never waits.
+The run needs --attach SOCKET, and --attach-ring with the user who taps, or a
+--group. Who reads too slowly misses packets, and a live run never waits.
 
 Exit codes:
   0  all packets that came and match were written
@@ -409,6 +409,9 @@ Examples:
   # live, into other programs
   wirescope tap ring --attach /run/wirescope/attach | tcpdump -nr -
   wirescope tap ring -f 'udp port 53' | tshark -i -
+
+  # a share of the flows of group dns, twice that of others
+  wirescope tap dns --weight 2 | tcpdump -nr -
 
   # the last minute and what comes, 1000 packets at most, in a file
   wirescope tap ring --past 1m -c 1000 -w some.pcapng

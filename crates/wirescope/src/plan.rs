@@ -1,11 +1,13 @@
 //! From the command line as written to the run as meant: everything is checked, all faults are reported at once,
 //! nothing is created.
 
+mod allowed;
 pub mod attach;
 mod capture;
 mod control;
 pub mod door;
 pub mod faults;
+mod groups;
 mod outputs;
 pub mod places;
 pub mod rights;
@@ -182,7 +184,7 @@ fn plan_with(
     let (control, control_role) = control::plan(args, folder.as_deref(), &door, look, &mut faults);
     let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
     let hooks = control::hooks(args, &mut faults);
-    let attach = attach::plan(args, look, &mut faults);
+    let (attach, changing) = attach::plan(args, vlan, &sources.link_types, look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
             flags: "write json, or omit the flag for plain text".to_string(),
@@ -248,6 +250,8 @@ fn plan_with(
         dumps_max: dumps_max as usize,
         exit_after,
         store_bounds,
+        attach_ring: changing.ring,
+        groups: changing.groups,
     };
     Ok(Planned {
         run: RunPlan { fixed, live },

@@ -27,8 +27,9 @@ use scope_filter::{Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::{PacketBlock, PacketHead};
 use scope_packet::{Gap, GapReason, Headers, LinkType};
 use scope_ring::{Begin, OutsideBatch, OutsideError, OutsideInterface, OutsideReader};
-use scope_share::message::{Greeting, NAME_BYTES_MAX, is_name};
-use scope_share::{DEFAULT_PATH, Joined, Progress, join};
+use scope_share::message::{Greeting, NAME_BYTES_MAX, WEIGHTS, is_name};
+use scope_share::page::LANES;
+use scope_share::{DEFAULT_PATH, Joined, Progress, RING, join};
 use scope_spelling::values::parse_duration_ns;
 use scope_store::export::{Export, Format, Question, Target, Written};
 use scope_store::head::HeadInterface;
@@ -60,8 +61,7 @@ const GAPS_MAX: usize = 64;
 /// What is asked for, understood.
 struct Asked {
     path: PathBuf,
-    group: String,
-    name: String,
+    greeting: Greeting,
     filter: Filter,
     past_ns: Option<i64>,
     packets_max: Option<u64>,
@@ -113,7 +113,31 @@ fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
     }
     if !is_name(&args.group) {
         let fault = Fault::of_thing("GROUP").with_value(&args.group).cause("it is no name of a group");
-        faults.add(fault.remedy("write ring"));
+        faults.add(fault.remedy("write ring, or what wirescope groups shows"));
+    }
+    if let Some(past) = args.past.as_ref().filter(|_| args.group != RING) {
+        let fault =
+            Fault::of("past").with_value(past).cause("a group has nothing of before its member joined");
+        faults.add(fault.remedy("tap ring, or omit it"));
+    }
+    let class = args.class.clone().unwrap_or_default();
+    if args.class.is_some() && !is_name(&class) {
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text, or omit it");
+        faults.add(Fault::of("class").value(&class, "is no name of a class").remedy(remedy));
+    }
+    let weight = args.weight.as_deref().map_or(1, |text| {
+        let found = text.parse::<u16>().ok().filter(|weight| WEIGHTS.contains(weight));
+        if found.is_none() {
+            let remedy = format!("write {} to {}", WEIGHTS.start(), WEIGHTS.end());
+            faults.add(Fault::of("weight").value(text, "is no weight").remedy(remedy));
+        }
+        found.unwrap_or(1)
+    });
+    for (key, is_given) in [("class", args.class.is_some()), ("weight", args.weight.is_some())] {
+        if is_given && args.group == RING {
+            let fault = Fault::of(key).cause("whoever reads the ring gets all of it");
+            faults.add(fault.remedy("tap another group, or omit it"));
+        }
     }
     let text = args.filter.as_deref().unwrap_or_default();
     let filter = Filter::compile(text, VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
@@ -122,8 +146,8 @@ fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
             let path = args.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
-            let group = args.group.clone();
-            Ok(Asked { path, group, name, filter, past_ns, packets_max, format, output })
+            let greeting = Greeting { group: args.group.clone(), name, weight, class };
+            Ok(Asked { path, greeting, filter, past_ns, packets_max, format, output })
         }
         _ => Err(faults.into_vec()),
     }
@@ -139,9 +163,9 @@ fn answer(asked: Asked) -> u8 {
         Ok(stop) => stop,
         Err(error) => return told(Err(NoResult::Failed(Fault::of_thing("signals").error(&error)))),
     };
-    let joined = match join(&asked.path, &Greeting::new(&asked.group, &asked.name)) {
+    let joined = match join(&asked.path, &asked.greeting) {
         Ok(joined) => joined,
-        Err(error) => return refused(not_joined(&asked.path, &asked.group, &error)),
+        Err(error) => return refused(not_joined(&asked.path, &asked.greeting.group, &error)),
     };
     let begin = asked.past_ns.map_or(Begin::Now, Begin::Past);
     let reader = match OutsideReader::map(joined.ring(), begin) {
@@ -166,7 +190,7 @@ fn answer(asked: Asked) -> u8 {
     }
     let mut tapping = Tapping::new(&asked, reader, joined, file);
     let read = tapping.go(&stop);
-    let missed = tapping.reader.counts().missed;
+    let missed = tapping.missed();
     let (written, gaps) = tapping.finish();
     tell(&asked, &place, missed, &written, &gaps, read.err().map(|error| not_read(&asked.path, &error)))
 }
@@ -208,12 +232,16 @@ fn tell(
     say(Level::Info, &format!("wirescope: {packets} to {place}; {words}"));
     let mut faults: Vec<Fault> = broken.into_iter().collect();
     if missed > 0 {
-        let cause = format!("{} missed: they were recycled before they were read", counted(missed, "packet"));
-        faults.push(
-            Fault::of_thing(&asked.group)
-                .cause(cause)
+        let many = counted(missed, "packet");
+        let fault = Fault::of_thing(&asked.greeting.group);
+        faults.push(match asked.greeting.group.as_str() {
+            RING => fault
+                .cause(format!("{many} missed: they were recycled before they were read"))
                 .remedy("read faster, filter by -f, or give the run a larger --ring"),
-        );
+            _ => fault
+                .cause(format!("{many} missed: they found no room in the memory of this member"))
+                .remedy("read faster, add members, or give the group a larger memory="),
+        });
     }
     if written.left_out > 0 {
         let cause =
@@ -383,6 +411,9 @@ struct Tapping<'a> {
     flushed: Instant,
     paged: Instant,
     looked: Instant,
+    /// What the page says.
+    waits: bool,
+    done: [u64; LANES],
 }
 
 impl<'a> Tapping<'a> {
@@ -391,7 +422,10 @@ impl<'a> Tapping<'a> {
         let run: String = reader.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let losses = Losses::default();
         let question = Question {
-            of: format!("the ring of run {run}, as they came, by {}", asked.name),
+            of: match asked.greeting.group.as_str() {
+                RING => format!("the ring of run {run}, as they came, by {}", asked.greeting.name),
+                group => format!("group {group} of run {run}, as they came, by {}", asked.greeting.name),
+            },
             span: Span { from_ns: 0, to_ns: i64::MAX },
             heard: None,
             filter: asked.filter.text().to_string(),
@@ -412,12 +446,28 @@ impl<'a> Tapping<'a> {
         };
         let (packets_max, now) = (asked.packets_max.unwrap_or(u64::MAX), Instant::now());
         let (era, flushed, paged, looked) = (0, now, now, now);
-        Tapping { reader, joined, sifting, known, losses, export, packets_max, era, flushed, paged, looked }
+        let (waits, done) = (false, [0; LANES]);
+        Tapping {
+            reader,
+            joined,
+            sifting,
+            known,
+            losses,
+            export,
+            packets_max,
+            era,
+            flushed,
+            paged,
+            looked,
+            waits,
+            done,
+        }
     }
 
     /// Reads and writes until somebody ends it.
     fn go(&mut self, stop: &Stop) -> Result<(), OutsideError> {
         let mut is_over = false;
+        // A group gives nothing before.
         self.say_where(false, Instant::now());
         while self.goes_on() && !stop.flag.load(Ordering::Relaxed) {
             let read = self.turn()?;
@@ -431,16 +481,27 @@ impl<'a> Tapping<'a> {
             }
             if read == 0 || now.duration_since(self.looked) >= LOOK_EVERY {
                 self.looked = now;
-                is_over = self.joined.is_over();
+                is_over = self.joined.is_over() || self.reader.has_ended();
             }
-            if now.duration_since(self.paged) >= PAGE_EVERY {
+            // Whoever waits looks once more behind having said so.
+            let waited = self.waits;
+            if self.waits != (read == 0) || now.duration_since(self.paged) >= PAGE_EVERY {
                 self.say_where(read == 0, now);
             }
-            if read == 0 && !is_over {
-                self.reader.nap();
+            match read == 0 && !is_over {
+                true if !self.joined.is_kept => self.reader.nap(),
+                true if waited => self.joined.wait(LOOK_EVERY),
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Packets that were missed: at the end also those that found no room behind the last ones.
+    fn missed(&self) -> u64 {
+        let counts = self.reader.counts();
+        let is_all = self.joined.is_kept && self.reader.has_ended();
+        counts.missed + if is_all { counts.behind } else { 0 }
     }
 
     fn goes_on(&self) -> bool {
@@ -456,6 +517,10 @@ impl<'a> Tapping<'a> {
             match self.reader.next_batch()? {
                 Some(batch) => read += self.sifting.take(&batch, now),
                 None => break,
+            }
+            // Its memory is soon full where nothing is given back.
+            if self.joined.is_kept && self.reader.done() != self.done {
+                self.say_where(false, now);
             }
         }
         self.known.update(self.reader.interfaces()?);
@@ -485,9 +550,10 @@ impl<'a> Tapping<'a> {
 
     /// Says on the page how far this is.
     fn say_where(&mut self, waits: bool, now: Instant) {
-        self.paged = now;
+        (self.paged, self.waits) = (now, waits);
         let counts = self.reader.counts();
         let done = self.reader.done();
+        self.done = done;
         let progress =
             Progress { began: counts.began, read: counts.read, missed: counts.missed, waits, done };
         let _ = self.joined.page.write(&progress); // only figures of the run would lack it
@@ -497,11 +563,12 @@ impl<'a> Tapping<'a> {
     fn finish(mut self) -> (Written, Vec<Gap>) {
         self.hand_on(i64::MAX, Instant::now());
         self.say_where(false, Instant::now());
+        let missed = self.missed();
         let Sifting { filter, mut gaps, lost_before, lanes, .. } = self.sifting;
         let is_filtered = !filter.text().is_empty();
         // Missed by lanes that brought no packet any more is in the counts, and so here.
         let told: u64 = gaps.iter().map(|gap| gap.lost_min).sum();
-        let untold = self.reader.counts().missed.saturating_sub(told);
+        let untold = missed.saturating_sub(told);
         let last_ns = lanes.values().map(|lane| lane.last_ns).max().unwrap_or(0);
         for (packets, reason) in [(untold, GapReason::Evicted), (lost_before, GapReason::Kernel)] {
             if packets > 0 {

@@ -2,8 +2,8 @@
 
 use scope_dump::gaps_in_words;
 use scope_engine::{
-    DumpSummary, DumpTotals, Failure, InterfaceStatus, NicStatus, RunPlan, ScriptStatus, StatsStatus, Status,
-    Summary,
+    DumpSummary, DumpTotals, Failure, GroupStatus, InterfaceStatus, NicStatus, RunPlan, ScriptStatus,
+    StatsStatus, Status, Summary,
 };
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
@@ -165,13 +165,38 @@ pub fn details(status: &Status) -> Vec<String> {
         let (packets_per_s, cpu) = (status.packets_per_s as u64, status.cpu * 100.0);
         format!("      script {}  {} packets/s  busy {cpu:.0} %", script(status), number(packets_per_s))
     });
+    let groups = status.groups.iter().map(|status| format!("      group {}", group(status)));
     let stats = status.stats.iter().map(|status| {
         let behind =
             if status.lag_ns > 0 { format!("  {} behind", span(status.lag_ns)) } else { String::new() };
         format!("      stats {}{behind}", stats(status))
     });
-    let lines = workers.chain(interfaces).chain(nics).chain(dumps).chain(scripts).chain(stats);
+    let lines = workers.chain(interfaces).chain(nics).chain(dumps).chain(scripts).chain(groups).chain(stats);
     lines.chain(space).chain(volumes).collect()
+}
+
+/// What a group was given.
+fn group(status: &GroupStatus) -> String {
+    let standings = status.members.iter().map(|member| &member.standing).chain([&status.gone.standing]);
+    let (given, missed) =
+        standings.fold((0, 0), |(given, missed), it| (given + it.given, missed + it.missed));
+    let mut text = format!(
+        "{}: {}, {} gone; {} given",
+        status.name,
+        counted(status.members.len() as u64, "member"),
+        number(status.gone.members),
+        counted(given, "packet")
+    );
+    for (count, fate) in [
+        (missed, "missed by members"),
+        (status.counts.missed, "recycled before they were looked at"),
+        (status.counts.unclaimed, "unclaimed"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {} {fate}", number(count)));
+        }
+    }
+    text
 }
 
 /// What statistics have done.
@@ -325,6 +350,9 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     }
     for status in &summary.scripts {
         line(&mut text, format!("script    {}", script(status)));
+    }
+    for status in &summary.groups {
+        line(&mut text, format!("group     {}", group(status)));
     }
     if let Some(status) = &summary.stats {
         line(&mut text, format!("stats     {}", stats(status)));

@@ -1,26 +1,39 @@
-//! Who is a member of the ring's group: who may be, whose page is whose, what those did who are gone, what was refused.
+//! Who is a member of a group: who may be, whose page is whose, what those did who are gone, what was refused.
 
 use crate::plan::Allowed;
+use rustix::io::dup;
+use scope_group::{Counts, Gone, Group, GroupCounts, Newcomer, Phase, Seat};
 use scope_rights::PeerCredentials;
+use scope_share::message::Greeting;
 use scope_share::page::Standing;
-use scope_share::{Page, Refusal};
+use scope_share::{Page, RING, Refusal};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Members at once.
+/// Members of the ring at once.
 pub const MEMBERS_MAX: usize = 64;
 
-/// A page, and who got it first: whoever has it keeps it in reach, so that nobody else ever gets it.
+/// A page and, but for the ring, a seat; and who got it first: whoever has it keeps it in reach, so that nobody else ever
+/// gets it.
 struct Leaf {
     page: Arc<Page>,
+    seat: Option<Arc<Seat>>,
     user: Option<u32>,
     taken: bool,
+}
+
+impl Leaf {
+    /// Whether somebody may get it.
+    fn is_free(&self) -> bool {
+        !self.taken && self.seat.as_ref().is_none_or(|seat| seat.phase() == Phase::Free)
+    }
 }
 
 /// A member.
 struct Member {
     number: u16,
-    name: String,
+    greeting: Greeting,
     peer: PeerCredentials,
 }
 
@@ -37,19 +50,36 @@ pub struct MemberStatus {
     pub uid: u32,
     /// Name of its user, where the run knows it.
     pub user: Option<String>,
+    /// The class of packets that it wants; empty: those without one.
+    pub class: String,
+    /// Its share against that of others.
+    pub weight: u16,
     /// What it was given, as far as it says.
     pub standing: Standing,
     /// It waits for more.
     pub waits: bool,
+    /// It stands still, and others have its flows.
+    pub is_stuck: bool,
 }
 
-/// Those that are gone, as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GoneStatus {
-    /// How many.
-    pub members: u64,
-    /// What they were given until they went.
-    pub standing: Standing,
+/// A group, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// Packets in the ring since the run began, and what became of them for the group; of the ring itself no more than the
+    /// first.
+    pub counts: Counts,
+    /// What it takes, and how that is shared out; `None`: the ring itself.
+    pub rules: Option<(String, String)>,
+    /// Members at once at most.
+    pub members_max: usize,
+    /// Memory of each, bytes.
+    pub memory_bytes: u64,
+    /// Those who read it.
+    pub members: Vec<MemberStatus>,
+    /// Those who did.
+    pub gone: Gone,
 }
 
 /// What the door has refused and survived.
@@ -67,28 +97,74 @@ pub struct DoorCounts {
     pub with_files: u64,
     /// Messages of those who are members already.
     pub unexpected: u64,
+    /// Members that a run which loses nothing has waited for in vain.
+    pub removed: u64,
 }
 
-/// The table of members.
+/// The table of a group's members.
 pub(super) struct Members {
     allowed: Allowed,
+    /// `None`: the ring itself.
+    group: Option<Arc<Group>>,
     leaves: Vec<Leaf>,
     members: Vec<Member>,
-    gone: GoneStatus,
-    pub(super) counts: DoorCounts,
+    /// Of the ring; other groups count their own.
+    gone: Gone,
+}
+
+/// What a new member is handed.
+pub(super) struct Handed {
+    pub number: u16,
+    pub page: Arc<Page>,
+    /// `None`: it reads the ring itself.
+    pub seat: Option<Arc<Seat>>,
 }
 
 impl Members {
-    /// Nobody yet, and pages for all that there can be.
-    pub(super) fn new(allowed: &Allowed) -> io::Result<Members> {
-        let leaf = |_| Ok(Leaf { page: Arc::new(Page::create()?), user: None, taken: false });
+    /// Nobody reads the ring yet; pages for all that can.
+    ///
+    /// # Errors
+    /// The system gives no page.
+    pub(super) fn of_ring(allowed: &Allowed) -> io::Result<Members> {
+        let leaf = |_| {
+            let page = Arc::new(Page::create()?);
+            Ok(Leaf { page, seat: None, user: None, taken: false })
+        };
+        let leaves = (0..MEMBERS_MAX).map(leaf).collect::<io::Result<_>>()?;
         Ok(Members {
             allowed: allowed.clone(),
-            leaves: (0..MEMBERS_MAX).map(leaf).collect::<io::Result<_>>()?,
+            group: None,
+            leaves,
             members: Vec::new(),
-            gone: GoneStatus::default(),
-            counts: DoorCounts::default(),
+            gone: Gone::default(),
         })
+    }
+
+    /// Nobody is a member of a group yet.
+    pub(super) fn of_group(allowed: &Allowed, group: &Arc<Group>) -> Members {
+        let leaf = |seat: &Arc<Seat>| Leaf {
+            page: seat.page().clone(),
+            seat: Some(seat.clone()),
+            user: None,
+            taken: false,
+        };
+        Members {
+            allowed: allowed.clone(),
+            group: Some(group.clone()),
+            leaves: group.seats().iter().map(leaf).collect(),
+            members: Vec::new(),
+            gone: Gone::default(),
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        self.group.as_ref().map_or(RING, |group| group.name())
+    }
+
+    /// The group; `None`: the ring itself.
+    pub(super) fn group(&self) -> Option<&Arc<Group>> {
+        self.group.as_ref()
     }
 
     /// Whether this one may be a member.
@@ -96,64 +172,139 @@ impl Members {
         self.allowed.has(peer.uid, &peer.groups)
     }
 
-    /// A new member, and its page.
+    /// Others may be members from now on.
+    pub(super) fn set_allowed(&mut self, allowed: &Allowed) {
+        self.allowed = allowed.clone();
+    }
+
+    /// Whether a member may stay one.
+    pub(super) fn may_stay(&self, number: u16) -> bool {
+        let is_removed = self.leaves[usize::from(number)].seat.as_ref().is_some_and(|seat| seat.is_removed());
+        let member = self.members.iter().find(|member| member.number == number);
+        !is_removed && member.is_some_and(|member| self.may(&member.peer))
+    }
+
+    /// A new member, and what it gets.
     ///
     /// # Errors
     /// It can't be one.
-    pub(super) fn join(&mut self, name: &str, peer: &PeerCredentials) -> Result<(u16, Arc<Page>), Refusal> {
+    pub(super) fn join(
+        &mut self,
+        greeting: &Greeting,
+        peer: &PeerCredentials,
+        connection: &OwnedFd,
+    ) -> Result<Handed, Refusal> {
         if !self.may(peer) {
             return Err(Refusal::NotAllowed);
         }
-        let is_free = |user: Option<u32>| move |leaf: &Leaf| !leaf.taken && leaf.user == user;
+        let is_free = |user: Option<u32>| move |leaf: &Leaf| leaf.is_free() && leaf.user == user;
         let of_user = self.leaves.iter().position(is_free(Some(peer.uid)));
         let at = of_user.or_else(|| self.leaves.iter().position(is_free(None))).ok_or(Refusal::Full)?;
         let leaf = &mut self.leaves[at];
-        leaf.page.clear().map_err(|_| Refusal::Full)?;
+        match &leaf.seat {
+            None => leaf.page.clear().map_err(|_| Refusal::Full)?,
+            Some(seat) => {
+                let connection = dup(connection.as_fd()).map_err(|_| Refusal::Full)?;
+                let (weight, class) = (greeting.weight, greeting.class.clone());
+                if !seat.enter(Newcomer { weight, class, connection }) {
+                    return Err(Refusal::Full);
+                }
+            }
+        }
         (leaf.user, leaf.taken) = (Some(peer.uid), true);
-        let page = leaf.page.clone();
         let number = at as u16;
-        self.members.push(Member { number, name: name.to_string(), peer: peer.clone() });
-        Ok((number, page))
+        self.members.push(Member { number, greeting: greeting.clone(), peer: peer.clone() });
+        let leaf = &self.leaves[at];
+        Ok(Handed { number, page: leaf.page.clone(), seat: leaf.seat.clone() })
     }
 
     /// A member is gone; `published` are the packets by now.
     pub(super) fn leave(&mut self, number: u16, published: u64) {
         let Some(at) = self.members.iter().position(|member| member.number == number) else { return };
-        let (standing, _) = self.standing(number, published);
         self.members.remove(at);
-        self.leaves[usize::from(number)].taken = false;
-        let gone = &mut self.gone.standing;
-        gone.given = gone.given.saturating_add(standing.given);
-        gone.read = gone.read.saturating_add(standing.read);
-        gone.missed = gone.missed.saturating_add(standing.missed);
-        gone.behind = gone.given.saturating_sub(gone.read).saturating_sub(gone.missed);
-        self.gone.members += 1;
+        let leaf = &mut self.leaves[usize::from(number)];
+        leaf.taken = false;
+        match &leaf.seat {
+            Some(seat) => seat.leave(),
+            None => self.gone.add(self.of_ring_reader(number, published).0),
+        }
     }
 
-    /// What a member was given, and whether it waits. One that has said nothing yet was given nothing.
-    fn standing(&self, number: u16, published: u64) -> (Standing, bool) {
+    /// What a reader of the ring was given, and whether it waits. One that has said nothing yet was given nothing.
+    fn of_ring_reader(&self, number: u16, published: u64) -> (Standing, bool) {
         let said = self.leaves[usize::from(number)].page.read();
         said.map_or_else(Default::default, |said| (said.within(published), said.waits))
     }
 
-    /// All members, by number, and those that are gone.
-    pub(super) fn status(&self, published: u64) -> (Vec<MemberStatus>, GoneStatus) {
-        let status = |member: &Member| {
-            let (standing, waits) = self.standing(member.number, published);
+    /// How it stands, of a ring with at least so many packets by now.
+    pub(super) fn status(&self, published: u64) -> GroupStatus {
+        let counted = self.group.as_ref().map(|group| group.status(published));
+        let member = |member: &Member| {
             let known = self.allowed.users.iter().find(|user| user.uid == member.peer.uid);
+            let seat = u32::from(member.number);
+            let (standing, waits, is_stuck) = match &counted {
+                None => {
+                    let (standing, waits) = self.of_ring_reader(member.number, published);
+                    (standing, waits, false)
+                }
+                Some(counted) => counted
+                    .members
+                    .iter()
+                    .find(|counts| counts.seat == seat)
+                    .map_or_else(Default::default, |it| (it.standing, it.waits, it.is_stuck)),
+            };
             MemberStatus {
                 number: member.number,
-                name: member.name.clone(),
+                name: member.greeting.name.clone(),
                 pid: member.peer.pid,
                 uid: member.peer.uid,
                 user: known.map(|user| user.name.clone()),
+                class: member.greeting.class.clone(),
+                weight: member.greeting.weight,
                 standing,
                 waits,
+                is_stuck,
             }
         };
-        let mut members: Vec<MemberStatus> = self.members.iter().map(status).collect();
+        let mut members: Vec<MemberStatus> = self.members.iter().map(member).collect();
         members.sort_by_key(|member| member.number);
-        (members, self.gone)
+        let ring = || GroupCounts {
+            gone: self.gone,
+            counts: Counts { published, ..Counts::default() },
+            ..Default::default()
+        };
+        let GroupCounts { counts, members: counted, mut gone } = counted.unwrap_or_else(ring);
+        // Gone, but the thread is still to hear of it.
+        let is_here = |seat: u32| members.iter().any(|member| u32::from(member.number) == seat);
+        counted.iter().filter(|it| !is_here(it.seat)).for_each(|it| gone.add(it.standing));
+        let rules = self.group.as_ref().map(|group| {
+            let settings = group.settings().0;
+            (settings.filter.text().to_string(), settings.steer.to_string())
+        });
+        let memory = self.group.as_ref().and_then(|group| group.seats().first()).map(|seat| seat.memory());
+        GroupStatus {
+            name: self.name().to_string(),
+            counts,
+            rules,
+            members_max: self.leaves.len(),
+            memory_bytes: memory.map_or(0, |memory| (memory.segments() * memory.segment_bytes()) as u64),
+            members,
+            gone,
+        }
+    }
+
+    /// Members that it can have.
+    pub(super) fn seats(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Members that are given packets.
+    pub(super) fn active(&self) -> usize {
+        self.leaves
+            .iter()
+            .filter_map(|leaf| leaf.seat.as_ref())
+            .filter(|seat| seat.phase() == Phase::Active)
+            .count()
     }
 }
 
@@ -162,6 +313,7 @@ mod tests {
     use super::*;
     use scope_rights::User;
     use scope_share::Progress;
+    use std::fs::File;
 
     fn allowed() -> Allowed {
         let user = |uid: u32| User { name: format!("user{uid}"), uid, gid: uid };
@@ -172,50 +324,59 @@ mod tests {
         PeerCredentials { pid: 1, uid, groups: groups.to_vec() }
     }
 
+    fn join(members: &mut Members, name: &str, peer: &PeerCredentials) -> Result<(u16, Arc<Page>), Refusal> {
+        let connection = OwnedFd::from(File::open("/dev/null").unwrap());
+        let handed = members.join(&Greeting::new(RING, name), peer, &connection);
+        handed.map(|handed| (handed.number, handed.page))
+    }
+
     #[test]
     fn only_those_that_were_named_may_be_members_root_included() {
-        let mut members = Members::new(&allowed()).unwrap();
-        assert!(members.join("a", &peer(7, &[])).is_ok());
-        assert!(members.join("b", &peer(1000, &[4, 50])).is_ok());
-        assert_eq!(members.join("c", &peer(0, &[0])).unwrap_err(), Refusal::NotAllowed);
-        assert_eq!(members.join("d", &peer(9, &[7])).unwrap_err(), Refusal::NotAllowed);
-        let mut nobody = Members::new(&Allowed::default()).unwrap();
-        assert_eq!(nobody.join("e", &peer(0, &[0])).unwrap_err(), Refusal::NotAllowed);
+        let mut members = Members::of_ring(&allowed()).unwrap();
+        assert!(join(&mut members, "a", &peer(7, &[])).is_ok());
+        assert!(join(&mut members, "b", &peer(1000, &[4, 50])).is_ok());
+        assert_eq!(join(&mut members, "c", &peer(0, &[0])).unwrap_err(), Refusal::NotAllowed);
+        assert_eq!(join(&mut members, "d", &peer(9, &[7])).unwrap_err(), Refusal::NotAllowed);
+        let mut nobody = Members::of_ring(&Allowed::default()).unwrap();
+        assert_eq!(join(&mut nobody, "e", &peer(0, &[0])).unwrap_err(), Refusal::NotAllowed);
+        members.set_allowed(&Allowed { groups: vec![50], ..Allowed::default() });
+        assert_eq!([0, 1].map(|number| members.may_stay(number)), [false, true]);
     }
 
     #[test]
     fn a_page_is_never_given_to_another_user() {
-        let mut members = Members::new(&allowed()).unwrap();
+        let mut members = Members::of_ring(&allowed()).unwrap();
         for _ in 0..MEMBERS_MAX {
-            let (number, _) = members.join("a", &peer(7, &[])).unwrap();
+            let (number, _) = join(&mut members, "a", &peer(7, &[])).unwrap();
             assert!(usize::from(number) < MEMBERS_MAX);
         }
-        assert_eq!(members.join("a", &peer(7, &[])).unwrap_err(), Refusal::Full);
+        assert_eq!(join(&mut members, "a", &peer(7, &[])).unwrap_err(), Refusal::Full);
         members.leave(3, 0);
-        assert_eq!(members.join("b", &peer(8, &[])).unwrap_err(), Refusal::Full, "it was another user's");
-        assert_eq!(members.join("a", &peer(7, &[])).unwrap().0, 3);
+        let refused = join(&mut members, "b", &peer(8, &[])).unwrap_err();
+        assert_eq!(refused, Refusal::Full, "it was another user's");
+        assert_eq!(join(&mut members, "a", &peer(7, &[])).unwrap().0, 3);
     }
 
     #[test]
     fn figures_add_up_whatever_pages_say_and_those_of_the_gone_stay() {
-        let mut members = Members::new(&allowed()).unwrap();
-        let (first, page) = members.join("a", &peer(7, &[])).unwrap();
+        let mut members = Members::of_ring(&allowed()).unwrap();
+        let (first, page) = join(&mut members, "a", &peer(7, &[])).unwrap();
         page.write(&Progress { began: 10, read: 70, missed: 5, waits: true, ..Progress::default() }).unwrap();
-        let (second, lying) = members.join("b", &peer(8, &[])).unwrap();
+        let (second, lying) = join(&mut members, "b", &peer(8, &[])).unwrap();
         lying.write(&Progress { began: 0, read: u64::MAX, missed: u64::MAX, ..Progress::default() }).unwrap();
-        let check = |status: &[MemberStatus], gone: GoneStatus, expected: &[(u64, u64, u64, u64)]| {
-            let all = status.iter().map(|member| member.standing).chain([gone.standing]);
+        let check = |status: &GroupStatus, expected: &[(u64, u64, u64, u64)]| {
+            let all = status.members.iter().map(|member| member.standing).chain([status.gone.standing]);
             let figures: Vec<_> = all.map(|it| (it.given, it.read, it.missed, it.behind)).collect();
             assert_eq!(figures, expected);
             assert!(figures.iter().all(|(given, read, missed, behind)| *given == read + missed + behind));
         };
-        let (status, gone) = members.status(100);
-        check(&status, gone, &[(90, 70, 5, 15), (100, 100, 0, 0), (0, 0, 0, 0)]);
-        assert_eq!((status[0].waits, status[0].user.as_deref()), (true, Some("user7")));
+        let status = members.status(100);
+        check(&status, &[(90, 70, 5, 15), (100, 100, 0, 0), (0, 0, 0, 0)]);
+        assert_eq!((status.members[0].waits, status.members[0].user.as_deref()), (true, Some("user7")));
         members.leave(first, 100);
         members.leave(second, 200);
-        let (status, gone) = members.status(300);
-        check(&status, gone, &[(290, 270, 5, 15)]);
-        assert_eq!(gone.members, 2);
+        let status = members.status(300);
+        check(&status, &[(290, 270, 5, 15)]);
+        assert_eq!(status.gone.members, 2);
     }
 }

@@ -1,5 +1,5 @@
-//! The door for other programs: a thread that takes members at a socket, hands them the ring, and knows how far each of them
-//! is.
+//! The door for other programs: a thread that takes members at a socket, hands them the ring, or the memory of a seat in a
+//! group, and knows how far each of them is.
 //!
 //! ```text
 //! before rights are given up   socket, pages, the ring's sealed files: all that a member can get is there
@@ -9,16 +9,20 @@
 //! says nothing is sent away, and no call waits for anybody. Nothing here reaches a worker: what members read is memory
 //! that they can't write. At the end of the run connections end; what is committed stays readable for who has it mapped.
 
+mod facts;
 mod members;
 
-pub use members::{DoorCounts, GoneStatus, MEMBERS_MAX, MemberStatus};
+pub use members::{DoorCounts, GroupStatus, MEMBERS_MAX, MemberStatus};
 
-use crate::plan::AttachPlan;
+use crate::plan::{Allowed, AttachPlan, GroupEntry};
 use crate::socket::Socket;
-use members::Members;
+use members::{Handed, Members};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
-use scope_fault::Fault;
+use scope_fault::{Fault, Setting, sentence};
+use scope_filter::FilterEngine;
+use scope_group::{Group, Sharer, Sharing};
+use scope_machine::cpus::Pinning;
 use scope_machine::limits::stand_back;
 use scope_rights::{PeerCredentials, User, Writable};
 use scope_ring::Ring;
@@ -33,8 +37,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections at once, those of members included.
-pub const CONNECTIONS_MAX: usize = MEMBERS_MAX + 32;
+/// Connections at once, besides those of members.
+pub const GUESTS_MAX: usize = 32;
 /// Of these: of users who may not be members, and are told so.
 const STRANGERS_MAX: usize = 16;
 /// Connections that are taken before those that are there are looked at again.
@@ -48,17 +52,18 @@ const BREATH: Duration = Duration::from_millis(10);
 /// Where the system gives no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The group, as others see it.
+/// Members of a run that loses nothing have so long to join before it begins.
+pub const JOIN_TIME: Duration = Duration::from_secs(60);
+/// Members have so long to read the rest at the end of a run.
+pub const REST_TIME: Duration = Duration::from_secs(10);
+
+/// The door, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachStatus {
     /// Where members connect.
     pub path: PathBuf,
-    /// Packets in the ring since the run began.
-    pub published: u64,
-    /// Those who read it.
-    pub members: Vec<MemberStatus>,
-    /// Those who did.
-    pub gone: GoneStatus,
+    /// The ring itself first, then all groups.
+    pub groups: Vec<GroupStatus>,
     /// What was refused and survived.
     pub counts: DoorCounts,
 }
@@ -67,11 +72,13 @@ pub struct AttachStatus {
 pub(crate) struct Prepared {
     socket: Socket,
     listener: OwnedFd,
-    members: Members,
+    members: Vec<Members>,
+    threads: (u32, Pinning),
+    own: Allowed,
 }
 
 impl Prepared {
-    /// Binds the socket for who the run will be, and makes all pages.
+    /// Binds the socket for who the run will be, and makes all memories and pages.
     ///
     /// # Errors
     /// They can't be had, or the ring can't be given to others.
@@ -81,10 +88,25 @@ impl Prepared {
             let cause = format!("the ring can't be given to others: its memory can't be sealed: {error}");
             fault().cause(cause).remedy("it takes Linux 5.1 or later; omit the flag on older ones")
         })?;
+        // Whoever nothing else was said of.
+        let own = Allowed {
+            users: vec![
+                User { name: "root".to_string(), uid: 0, gid: 0 },
+                user.cloned().unwrap_or_else(User::current),
+            ],
+            groups: Vec::new(),
+        };
+        let mut members = vec![Members::of_ring(&plan.ring).map_err(|error| fault().error(&error))?];
+        for entry in &plan.groups {
+            let group = Group::create(&entry.plan, ring.run_id()).map_err(|error| {
+                let smaller = sentence!["choose less memory= or members-max= for ", Setting::of("group")];
+                Fault::of("group").with_value(&entry.plan.name).cause(error.to_string()).remedy(smaller)
+            })?;
+            members.push(Members::of_group(entry.allowed.as_ref().unwrap_or(&own), &Arc::new(group)));
+        }
         let socket = Socket::bind(plan, user)?;
         let listener = socket.descriptor().map_err(|error| fault().error(&error))?;
-        let members = Members::new(&plan.ring).map_err(|error| fault().error(&error))?;
-        Ok(Prepared { socket, listener, members })
+        Ok(Prepared { socket, listener, members, threads: (plan.threads, plan.pinning.clone()), own })
     }
 
     /// What rights must leave of the socket's folder.
@@ -92,15 +114,20 @@ impl Prepared {
         self.socket.writable()
     }
 
-    /// Takes members of `ring` from now on.
+    /// Takes members of `ring` and of groups from now on. Live, nobody waits for them.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn start(self, ring: &Arc<Ring>) -> io::Result<Attach> {
-        let Prepared { socket, listener, members } = self;
-        let desk = Arc::new(Desk { ring: ring.clone(), members: Mutex::new(members) });
+    pub(crate) fn start(self, ring: &Arc<Ring>, is_live: bool, engine: FilterEngine) -> io::Result<Attach> {
+        let Prepared { socket, listener, members, threads: (threads, pinning), own } = self;
+        let groups: Vec<Arc<Group>> = members.iter().filter_map(Members::group).cloned().collect();
+        let sharer = Sharer { ring: ring.clone(), groups, threads, pinning, is_live, engine };
+        let sharing = (!sharer.groups.is_empty()).then(|| Sharing::start(&sharer)).transpose()?;
+        let connections_max = GUESTS_MAX + members.iter().map(Members::seats).sum::<usize>();
+        let table = Mutex::new(Table { members, counts: DoorCounts::default() });
+        let desk = Arc::new(Desk { ring: ring.clone(), table, sharing, own });
         let stop = Arc::new(AtomicBool::new(false));
-        let door = Door { desk: desk.clone(), stop: stop.clone(), guests: Vec::new() };
+        let door = Door { desk: desk.clone(), stop: stop.clone(), guests: Vec::new(), connections_max };
         let thread = std::thread::Builder::new().name("attach".to_string());
         let thread = thread.spawn(move || door.work(&listener))?;
         Ok(Attach { desk, stop, thread: Mutex::new(Some(thread)), socket })
@@ -123,11 +150,74 @@ impl Attach {
 
     /// How it stands now. Never asked by a worker.
     pub fn status(&self) -> AttachStatus {
-        let members = self.desk.members();
+        let table = self.desk.table();
         let published = self.desk.published();
-        let (status, gone) = members.status(published);
         let path = self.socket.path().to_path_buf();
-        AttachStatus { path, published, members: status, gone, counts: members.counts }
+        let groups = table.members.iter().map(|members| members.status(published)).collect();
+        AttachStatus { path, groups, counts: table.counts }
+    }
+
+    /// Groups that still lack members whom a run that loses nothing waits for: name, how many there are, how many are
+    /// wanted.
+    pub(crate) fn lacking(&self) -> Vec<(String, usize, usize)> {
+        let table = self.desk.table();
+        let lacks = |members: &Members| {
+            let group = members.group()?;
+            let (active, wanted) = (members.active(), group.members_wanted() as usize);
+            (active < wanted).then(|| (group.name().to_string(), active, wanted))
+        };
+        table.members.iter().filter_map(lacks).collect()
+    }
+
+    /// Puts in force what may change while the run goes; what waits for the next start, in words.
+    pub(crate) fn change(&self, ring: &Allowed, groups: &[GroupEntry]) -> Vec<String> {
+        let mut waiting = Vec::new();
+        let mut table = self.desk.table();
+        for members in &mut table.members {
+            let Some(group) = members.group().cloned() else {
+                members.set_allowed(ring);
+                continue;
+            };
+            let Some(entry) = groups.iter().find(|entry| entry.plan.name == group.name()) else {
+                waiting.push(format!("group {}: stays until the next start", group.name()));
+                continue;
+            };
+            members.set_allowed(entry.allowed.as_ref().unwrap_or(&self.desk.own));
+            let (settings, _) = group.settings();
+            let new = &entry.plan.settings;
+            if settings.filter.text() != new.filter.text() || settings.steer != new.steer {
+                group.change(new.clone());
+            }
+            if !group.is_sized(&entry.plan) {
+                let words = "memory=, members-max=, members= and stuck= wait for the next start";
+                waiting.push(format!("group {}: {words}", group.name()));
+            }
+        }
+        let is_known = |name: &str| table.members.iter().any(|members| members.name() == name);
+        let new = groups.iter().filter(|entry| !is_known(&entry.plan.name));
+        waiting.extend(
+            new.map(|entry| format!("group {}: is new, and waits for the next start", entry.plan.name)),
+        );
+        drop(table);
+        self.desk.ring_bell();
+        waiting
+    }
+
+    /// All that there will be is in the ring: members get the rest, and a while to read it.
+    pub(crate) fn finish(&self) {
+        if let Some(sharing) = &self.desk.sharing {
+            sharing.finish();
+        }
+    }
+
+    /// Whether members are still given packets, or have some to read; `finished`: when the former was over.
+    pub(crate) fn is_read_from(&self, finished: &mut Option<Instant>) -> bool {
+        if self.desk.sharing.as_ref().is_some_and(|sharing| !sharing.has_finished()) {
+            return true;
+        }
+        let since = finished.get_or_insert_with(Instant::now);
+        let reads = |status: &GroupStatus| status.members.iter().any(|member| member.standing.behind > 0);
+        since.elapsed() < REST_TIME && self.status().groups.iter().any(reads)
     }
 
     /// Ends all connections: nothing more is published.
@@ -136,6 +226,9 @@ impl Attach {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
+        }
+        if let Some(sharing) = &self.desk.sharing {
+            sharing.end();
         }
     }
 }
@@ -146,21 +239,54 @@ impl Drop for Attach {
     }
 }
 
+/// All members, and what was refused.
+struct Table {
+    /// The ring's first, then each group's.
+    members: Vec<Members>,
+    counts: DoorCounts,
+}
+
 /// What the door and those who ask how it stands have in common.
 struct Desk {
     ring: Arc<Ring>,
     /// Locked for moments, by the door's thread and by who asks.
-    members: Mutex<Members>,
+    table: Mutex<Table>,
+    /// `None`: there are no groups.
+    sharing: Option<Sharing>,
+    /// Who may be a member where nothing was said.
+    own: Allowed,
 }
 
 impl Desk {
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn published(&self) -> u64 {
         self.ring.counters().lanes.iter().map(|lane| lane.packets).sum()
     }
+
+    /// The threads that share are to look who is there.
+    fn ring_bell(&self) {
+        if let Some(sharing) = &self.sharing {
+            sharing.ring();
+        }
+    }
+
+    /// A member is gone.
+    fn leave(&self, Place { group, number }: Place) {
+        let published = self.published();
+        self.table().members[group].leave(number, published);
+        self.ring_bell();
+    }
+}
+
+/// A member's place.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Which group, from 0.
+    group: usize,
+    number: u16,
 }
 
 /// How far somebody is who has connected.
@@ -168,7 +294,7 @@ enum Stage {
     /// Has said nothing yet, since then.
     Greeting(Instant),
     /// Is this member.
-    Member(u16),
+    Member(Place),
 }
 
 /// Somebody who has connected.
@@ -183,6 +309,7 @@ struct Door {
     desk: Arc<Desk>,
     stop: Arc<AtomicBool>,
     guests: Vec<Guest>,
+    connections_max: usize,
 }
 
 impl Door {
@@ -202,9 +329,9 @@ impl Door {
             let mut is_guest_ready = is_ready[1..].iter();
             self.guests.retain_mut(|guest| {
                 let is_ready = is_guest_ready.next().copied().unwrap_or_default();
-                let stays = if is_ready { desk.hear(guest) } else { desk.is_patient(guest) };
-                if let (false, Stage::Member(number)) = (stays, &guest.stage) {
-                    desk.members().leave(*number, desk.published());
+                let stays = if is_ready { desk.hear(guest) } else { desk.may_stay(guest) };
+                if let (false, Stage::Member(place)) = (stays, &guest.stage) {
+                    desk.leave(*place);
                 }
                 stays
             });
@@ -213,8 +340,8 @@ impl Door {
             }
         }
         for guest in &self.guests {
-            if let Stage::Member(number) = guest.stage {
-                self.desk.members().leave(number, self.desk.published());
+            if let Stage::Member(place) = guest.stage {
+                self.desk.leave(place);
             }
         }
     }
@@ -232,10 +359,10 @@ impl Door {
                 }
             };
             let Ok(peer) = PeerCredentials::of(&socket) else { continue };
-            let is_stranger = !self.desk.members().may(&peer);
+            let is_stranger = !self.desk.table().members.iter().any(|members| members.may(&peer));
             let strangers = self.guests.iter().filter(|guest| guest.is_stranger).count();
-            if self.guests.len() >= CONNECTIONS_MAX || is_stranger && strangers >= STRANGERS_MAX {
-                self.desk.members().counts.connections += 1;
+            if self.guests.len() >= self.connections_max || is_stranger && strangers >= STRANGERS_MAX {
+                self.desk.table().counts.connections += 1;
                 let (why, words) = (Refusal::Full, "there are too many connections".to_string());
                 let _ = say(&socket, &Answer::Refused { why, words }.to_bytes(), &[]);
                 continue;
@@ -248,11 +375,20 @@ impl Door {
 
 impl Desk {
     /// Whether somebody who says nothing may stay.
-    fn is_patient(&self, guest: &Guest) -> bool {
-        let Stage::Greeting(since) = guest.stage else { return true };
-        let stays = since.elapsed() < GREETING_TIME;
-        self.members().counts.silent += u64::from(!stays);
-        stays
+    fn may_stay(&self, guest: &Guest) -> bool {
+        let mut table = self.table();
+        match guest.stage {
+            Stage::Greeting(since) => {
+                let stays = since.elapsed() < GREETING_TIME;
+                table.counts.silent += u64::from(!stays);
+                stays
+            }
+            Stage::Member(Place { group, number }) => {
+                let stays = table.members[group].may_stay(number);
+                table.counts.removed += u64::from(!stays);
+                stays
+            }
+        }
     }
 
     /// Takes a message; whether the connection goes on.
@@ -264,17 +400,17 @@ impl Desk {
         let bytes = match heard {
             Heard::End => return false,
             Heard::TooLong => {
-                self.members().counts.too_long += 1;
+                self.table().counts.too_long += 1;
                 return self.refuse(guest, Refusal::BadMessage, "the message is too long");
             }
             Heard::WithFiles => {
-                self.members().counts.with_files += 1;
+                self.table().counts.with_files += 1;
                 return self.refuse(guest, Refusal::BadMessage, "descriptors came with the message");
             }
             Heard::Message(bytes) => bytes,
         };
         if let Stage::Member(_) = guest.stage {
-            self.members().counts.unexpected += 1;
+            self.table().counts.unexpected += 1;
             return false;
         }
         let greeting = match Greeting::read(&bytes) {
@@ -284,37 +420,53 @@ impl Desk {
             }
             Err(bad) => return self.refuse(guest, Refusal::BadMessage, &bad.to_string()),
         };
-        // Who may read nothing needn't know what there is.
-        if greeting.group != RING && !guest.is_stranger {
-            let words = format!("there is no group '{}'", greeting.group.escape_default());
-            return self.refuse(guest, Refusal::NoSuchGroup, &words);
+        let group = self.table().members.iter().position(|members| members.name() == greeting.group);
+        match group {
+            Some(group) => self.join(guest, group, &greeting),
+            // Who may read nothing needn't know what there is.
+            None if guest.is_stranger => self.refuse_user(guest, RING),
+            None => {
+                let words = format!("there is no group '{}'", greeting.group.escape_default());
+                self.refuse(guest, Refusal::NoSuchGroup, &words)
+            }
         }
-        self.join(guest, &greeting.name)
     }
 
-    fn join(&self, guest: &mut Guest, name: &str) -> bool {
-        let joined = self.members().join(name, &guest.peer);
-        let (number, page) = match joined {
-            Ok(joined) => joined,
+    fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {
+        let joined = self.table().members[group].join(greeting, &guest.peer, &guest.socket);
+        let Handed { number, page, seat } = match joined {
+            Ok(handed) => handed,
+            Err(Refusal::NotAllowed) => return self.refuse_user(guest, &greeting.group),
             Err(why) => {
-                let words = match why {
-                    Refusal::NotAllowed => format!("user {} may not read the ring", guest.peer.uid),
-                    _ => format!("there are {MEMBERS_MAX} members, or no page for another user"),
-                };
+                let most = self.table().members[group].seats();
+                let words = format!("there are {most} members, or no memory for another user");
                 return self.refuse(guest, why, &words);
             }
         };
-        guest.stage = Stage::Member(number);
+        guest.stage = Stage::Member(Place { group, number });
+        let is_kept = seat.is_some();
+        let ring = seat.as_ref().map_or(&self.ring, |seat| seat.memory());
         // They were there when the run began.
-        let Ok([tables, slots]) = self.ring.sealed_files() else { return false };
-        let answer = Answer::Joined { member: number, is_kept: false }.to_bytes();
-        say(&guest.socket, &answer, &[tables, slots, page.as_fd()]).is_ok()
+        let Ok([tables, slots]) = ring.sealed_files() else { return false };
+        let answer = Answer::Joined { member: number, is_kept }.to_bytes();
+        let is_told = say(&guest.socket, &answer, &[tables, slots, page.as_fd()]).is_ok();
+        self.ring_bell();
+        is_told
+    }
+
+    fn refuse_user(&self, guest: &Guest, group: &str) -> bool {
+        let what = if group == RING {
+            "the ring".to_string()
+        } else {
+            format!("group '{}'", group.escape_default())
+        };
+        self.refuse(guest, Refusal::NotAllowed, &format!("user {} may not read {what}", guest.peer.uid))
     }
 
     /// Says no, and ends the connection.
     fn refuse(&self, guest: &Guest, why: Refusal, words: &str) -> bool {
         let at = Refusal::ALL.iter().position(|other| *other == why).unwrap_or_default();
-        self.members().counts.refused[at] += 1;
+        self.table().counts.refused[at] += 1;
         let words = words.to_string();
         let _ = say(&guest.socket, &Answer::Refused { why, words }.to_bytes(), &[]);
         false

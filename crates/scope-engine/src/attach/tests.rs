@@ -44,8 +44,8 @@ impl Stand {
             },
         );
         let interface = lane.add_interface(number.unwrap());
-        let prepared = Prepared::open(&AttachPlan { path: path.clone(), ring }, &made, None).unwrap();
-        let attach = prepared.start(&made).unwrap();
+        let prepared = Prepared::open(&AttachPlan::of_ring(path.clone(), ring), &made, None).unwrap();
+        let attach = prepared.start(&made, true, FilterEngine::default()).unwrap();
         Stand { _folder: folder, path, lane, interface, attach }
     }
 
@@ -107,17 +107,18 @@ fn a_member_reads_what_comes_and_is_seen_until_it_goes() {
     };
     joined.page.write(&said).unwrap();
     stand.write(2);
-    let status = stand.until(|status| status.members.iter().any(|member| member.standing.given == 7));
-    let member = &status.members[0];
+    let status =
+        stand.until(|status| status.groups[0].members.iter().any(|member| member.standing.given == 7));
+    let member = &status.groups[0].members[0];
     assert_eq!(
-        (member.name.as_str(), member.pid as u32, status.published),
+        (member.name.as_str(), member.pid as u32, status.groups[0].counts.published),
         ("reader", std::process::id(), 17)
     );
     assert_eq!((member.standing.read, member.standing.missed, member.standing.behind), (5, 0, 2));
     assert!(!joined.is_over());
     drop(joined);
-    let status = stand.until(|status| status.gone.members == 1);
-    assert_eq!((status.members.len(), status.gone.standing.given), (0, 7));
+    let status = stand.until(|status| status.groups[0].gone.members == 1);
+    assert_eq!((status.groups[0].members.len(), status.groups[0].gone.standing.given), (0, 7));
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn what_is_sent_to_it_can_t_disturb_it_and_is_counted() {
         (silent, too_long, with_files, unexpected) == (1, 1, 1, 1)
             && (of(Refusal::BadMessage), of(Refusal::Version)) == (3, 1)
     });
-    assert_eq!((status.members.len(), status.members[0].name.as_str()), (1, "good"));
+    assert_eq!((status.groups[0].members.len(), status.groups[0].members[0].name.as_str()), (1, "good"));
     assert!(!member.is_over());
 }
 

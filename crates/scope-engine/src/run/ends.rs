@@ -106,6 +106,7 @@ impl Run {
             nics,
             stores,
             scripts,
+            groups,
             ..
         } = status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
@@ -141,6 +142,7 @@ impl Run {
         summary.stores = stores;
         failures.extend(self.shared.scripts.failures());
         summary.scripts = scripts;
+        summary.groups = groups;
         if let Some(statistics) = &self.shared.statistics {
             failures.extend(statistics.failure());
             summary.stats = Some(statistics.status());

@@ -18,9 +18,15 @@ pub struct TapArgs {
     /// Write only packets that match, in the language of tcpdump
     #[arg(short = 'f', long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Begin with what came in this time before, as far as the ring reaches back [default: with what comes from now on]
+    /// Begin with what came in this time before, as far as the ring reaches back; of ring only [default: with what comes from now on]
     #[arg(long, value_name = "TIME")]
     pub past: Option<String>,
+    /// Take the packets of this class, which rules of the group give, and none of the others
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<String>,
+    /// Its share of the group's packets, against that of other members: 1 to 100 [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub weight: Option<String>,
     /// How the run calls this reader [default: tap]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

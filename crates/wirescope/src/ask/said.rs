@@ -148,8 +148,26 @@ pub fn groups(groups: &Value) -> String {
         let members = list(&group["members"]);
         let many = counted(members.len() as u64, "member");
         lines.push(format!("{}: {published} published, {many}", text(&group["name"])));
+        if group["seen"].is_u64() {
+            let sum = |keys: &[&str]| {
+                let each = keys.iter().map(|key| format!("{} {key}", number(of(&group[*key]))));
+                each.collect::<Vec<String>>().join(" + ")
+            };
+            let filter = text(&group["filter"]);
+            let what = if filter.is_empty() { "everything".to_string() } else { format!("'{filter}'") };
+            lines.push(format!("  takes {what}, shared out by {}", text(&group["steer"])));
+            lines.push(format!("  published = {}", sum(&["idle", "seen", "missed", "behind"])));
+            let dropped: u64 =
+                group["dropped"].as_object().into_iter().flatten().map(|(_, many)| of(many)).sum();
+            let dropped = if dropped > 0 { format!(" + {} dropped", number(dropped)) } else { String::new() };
+            lines.push(format!("  seen = {}{dropped}", sum(&["filtered", "unclaimed", "taken"])));
+        }
         for member in members {
-            let waits = if member["waits"] == true { ", waits" } else { "" };
+            let waits = match (member["stuck"] == true, member["waits"] == true) {
+                (true, _) => ", stands still",
+                (false, true) => ", waits",
+                (false, false) => "",
+            };
             lines.push(format!(
                 "  {} (process {}, user {}): {}{waits}",
                 text(&member["name"]),

@@ -39,6 +39,20 @@ const DUMP: Shape =
 /// What a signal may say where it is a table.
 const SIGNAL: Shape =
     Shape { main: "expr", more: &[("name", Kind::Text), ("measure", Kind::Text)], instead: &[] };
+/// What a group may say where it is a table.
+const GROUP: Shape = Shape {
+    main: "name",
+    more: &[
+        ("filter", Kind::Text),
+        ("steer", Kind::Text),
+        ("memory", Kind::Amount),
+        ("members-max", Kind::Amount),
+        ("members", Kind::Amount),
+        ("stuck", Kind::Amount),
+        ("allow", Kind::Text),
+    ],
+    instead: &[],
+};
 /// What a source may say where it is a table.
 const SOURCE: Shape = Shape { main: "spec", more: &[], instead: &[] };
 
@@ -57,6 +71,7 @@ fn key(arg: &Arg) -> Option<Key> {
         "trigger" => Some(TRIGGER),
         "dump" => Some(DUMP),
         "signal" => Some(SIGNAL),
+        "group" => Some(GROUP),
         "source" => Some(SOURCE),
         _ => None,
     };

@@ -208,7 +208,18 @@ pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigg
         let own = Settings::merge(&keys, Some(written.map_err(|error| error.faults)?), &Given::new());
         // Templates and conditions of the command line belong to its own triggers, one by one; bounds of flows may be
         // there for those.
-        let of_others = ["trigger", "when", "dump", "dump-script", "flows-max", "flow-idle", "flow-active"];
+        let of_others = [
+            "trigger",
+            "when",
+            "dump",
+            "dump-script",
+            "flows-max",
+            "flow-idle",
+            "flow-active",
+            "group",
+            "attach",
+            "attach-ring",
+        ];
         let is_of_run = |key: &str| !of_others.contains(&key);
         let args = meant(own.keeping(&settings, is_of_run))?;
         let mut live = plan::plan(&args, Look::Known(&link_types))?.run.live;

@@ -443,7 +443,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
             .live
     };
     let is_same = |one: &str, other: &str| {
-        let Live { triggers, before_ns, dumps_max, exit_after, store_bounds } = live(one);
+        let Live { triggers, before_ns, dumps_max, exit_after, store_bounds, attach_ring, groups } =
+            live(one);
         let other = live(other);
         let triggers_are = triggers.len() == other.triggers.len();
         let triggers_are =
@@ -451,6 +452,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         triggers_are
             && (before_ns, dumps_max, exit_after) == (other.before_ns, other.dumps_max, other.exit_after)
             && store_bounds == other.store_bounds
+            && attach_ring == other.attach_ring
+            && groups.len() == other.groups.len()
     };
     let trigger = "trigger = \"udp\"\nstore = \"s\"\n";
     let of_live = [
@@ -472,6 +475,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("store-budget", "\"50GiB\""),
         ("store-age", "\"7d\""),
         ("store-min-free", "\"20%\""),
+        ("attach-ring", "\"root\"\nattach = \"/tmp/a\""),
+        ("group", "\"dns\"\nattach = \"/tmp/a\""),
     ];
     assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
     for (key, value) in of_live {
@@ -530,7 +535,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("serve-user", "\"root\""),
         ("serve-role", "\"admin\""),
         ("attach", "\"/tmp/a\""),
-        ("attach-ring", "\"root\"\nattach = \"/tmp/a\""),
+        ("attach-threads", "2"),
+        ("attach-cpus", "\"0\""),
         ("quiet", "true"),
         ("log-format", "\"json\""),
     ];

@@ -16,14 +16,14 @@ pub struct Faults<'a> {
     found: Vec<Fault>,
     /// The trigger that is looked at, from 0.
     trigger: Option<usize>,
-    /// The signal that is looked at, from 0.
-    signal: Option<usize>,
+    /// The element that is looked at: of which list, and which, from 0.
+    element: Option<(&'static str, usize)>,
 }
 
 impl<'a> Faults<'a> {
     /// None so far.
     pub fn new(settings: &'a Settings) -> Faults<'a> {
-        Faults { settings, found: Vec::new(), trigger: None, signal: None }
+        Faults { settings, found: Vec::new(), trigger: None, element: None }
     }
 
     /// Those that come now are of this trigger, from 0, if they are a trigger's.
@@ -31,11 +31,11 @@ impl<'a> Faults<'a> {
         self.trigger = index;
     }
 
-    /// One more, of the signal at this place, from 0.
-    pub fn add_of_signal(&mut self, index: usize, fault: Fault) {
-        self.signal = Some(index);
+    /// One more, of the element of a list at this place, from 0.
+    pub fn add_of_element(&mut self, key: &'static str, index: usize, fault: Fault) {
+        self.element = Some((key, index));
         self.add(fault);
-        self.signal = None;
+        self.element = None;
     }
 
     /// One more.
@@ -68,8 +68,8 @@ impl<'a> Faults<'a> {
             Subject::Setting { key, word, .. } if key == "trigger" && self.trigger.is_some() => {
                 of_trigger(word.as_deref())
             }
-            Subject::Setting { key, word, .. } if key == "signal" && self.signal.is_some() => {
-                of_element("signal", self.signal, word.as_deref())
+            Subject::Setting { key, word, .. } if self.element.is_some_and(|(list, _)| list == key) => {
+                of_element(key, self.element.map(|(_, index)| index), word.as_deref())
             }
             Subject::Setting { key, .. } => {
                 let is_meant = |text: &str| fault.value.as_deref() == Some(text);

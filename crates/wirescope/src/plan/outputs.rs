@@ -88,6 +88,7 @@ pub fn something_is_written(args: &RunArgs, sources: &Sources, faults: &mut Faul
     } else if args.ring_out.is_none()
         && args.summary.is_none()
         && args.store.is_empty()
+        && args.group.is_empty()
         && !args.stats.are_wanted()
     {
         let (ring_out, summary) =

@@ -20,7 +20,7 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, link_types: &[LinkType], faults: &mu
     let written: Vec<Written> = args.signal.iter().enumerate().map(written).collect();
     SignalSet::read(&written, vlan, link_types).unwrap_or_else(|found| {
         for (index, fault) in found {
-            faults.add_of_signal(index, fault);
+            faults.add_of_element("signal", index, fault);
         }
         SignalSet::default()
     })

@@ -28,11 +28,15 @@ pub fn not_joined(path: &Path, group: &str, error: &JoinError) -> Fault {
             }
             _ => fault().error(cause),
         },
+        JoinError::Refused { why: Refusal::NotAllowed, words } if group != RING => {
+            let group = Setting::of("group").example(format!("{group},allow=USER:@GROUP"));
+            fault().cause(words.clone()).remedy(sentence!["start the run with ", group])
+        }
         JoinError::Refused { why: Refusal::NotAllowed, words } => {
             fault().cause(words.clone()).remedy(to_start())
         }
         JoinError::Refused { why: Refusal::NoSuchGroup, words } => {
-            let there = format!("there is: {RING}");
+            let there = format!("there is {RING}; see: wirescope groups");
             Fault::of_thing("GROUP").with_value(group).cause(words.clone()).remedy(there)
         }
         JoinError::Refused { why: Refusal::Full, words } => {

@@ -1,0 +1,263 @@
+//! Groups as meant: `NAME,KEY=VALUE,...`, or the same as a table of a configuration file.
+
+use super::Look;
+use super::allowed::allowed;
+use super::faults::{Faults, bad};
+use crate::args::RunArgs;
+use scope_engine::GroupEntry;
+use scope_fault::{Fault, Subject};
+use scope_filter::{Filter, VlanRule};
+use scope_group::seat::MEMORY_BYTES_MIN;
+use scope_group::steer::SPELLINGS;
+use scope_group::{GroupPlan, MEMBERS_MAX, Settings, Steer};
+use scope_packet::LinkType;
+use scope_share::RING;
+use scope_share::message::{NAME_BYTES_MAX, is_name};
+use scope_spelling::figures::size;
+use scope_spelling::values::{parse_duration_ns, parse_size};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The setting.
+const KEY: &str = "group";
+/// What a group may say besides its name.
+const WORDS: [&str; 7] = ["filter", "steer", "memory", "members-max", "members", "stuck", "allow"];
+/// Groups at most.
+const GROUPS_MAX: usize = 64;
+/// Memory of a member, unless another size is given, bytes.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// Most of it.
+const MEMORY_BYTES_MAX: u64 = 64 << 30;
+/// Members at once, unless another number is given.
+const MEMBERS: u32 = 8;
+/// The longest stillness that is one, ns.
+const STUCK_NS_MAX: i64 = 3_600_000_000_000;
+
+/// A group as written: its name, and what it says besides.
+type Written = (String, BTreeMap<String, String>);
+
+/// All groups, as far as they have no faults.
+pub fn plan(
+    args: &RunArgs,
+    links: (VlanRule, &[LinkType]),
+    look: Look<'_>,
+    faults: &mut Faults<'_>,
+) -> Vec<GroupEntry> {
+    let values = args.settings.values(KEY);
+    let mut entries: Vec<GroupEntry> = Vec::new();
+    for (index, text) in args.group.iter().enumerate() {
+        let own = values.get(index).and_then(|value| value.own.as_ref());
+        let written = match own {
+            Some(own) => Ok((
+                text.clone(),
+                own.iter().map(|(word, own)| (word.to_string(), own.text.clone())).collect(),
+            )),
+            None => take_apart(text),
+        };
+        let found = written.and_then(|written| group(&written, links, look));
+        let taken = |entry: &GroupEntry| entries.iter().any(|other| other.plan.name == entry.plan.name);
+        match found {
+            Ok(entry) if taken(&entry) => {
+                let fault = Fault::of(KEY).value(&entry.plan.name, "is the name of two groups");
+                faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
+            }
+            Ok(entry) => entries.push(entry),
+            Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
+        }
+    }
+    if args.group.len() > GROUPS_MAX {
+        let cause = format!("there are {}, and {GROUPS_MAX} are the most", args.group.len());
+        faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
+    }
+    entries
+}
+
+/// `NAME,KEY=VALUE,...`. A comma behind which no key stands belongs to the value before it.
+fn take_apart(text: &str) -> Result<Written, Vec<Fault>> {
+    let (name, rest) = text.split_once(',').unwrap_or((text, ""));
+    let mut words: BTreeMap<String, String> = BTreeMap::new();
+    let mut faults = Vec::new();
+    let mut last: Option<String> = None;
+    for part in rest.split(',').filter(|_| !rest.is_empty()) {
+        let is_key =
+            |word: &str| !word.is_empty() && word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-');
+        match part.split_once('=').map(|(word, value)| (word.trim(), value)).filter(|(word, _)| is_key(word))
+        {
+            Some((word, value)) => {
+                if words.insert(word.to_string(), value.to_string()).is_some() {
+                    faults.push(of(name, word).cause("it is given twice").remedy("omit one of them"));
+                }
+                last = Some(word.to_string());
+            }
+            None => match last.as_ref().and_then(|word| words.get_mut(word)) {
+                Some(value) => *value = format!("{value},{part}"),
+                None => {
+                    let cause = format!("'{}' is no KEY=VALUE", part.trim());
+                    faults.push(
+                        Fault::of(KEY).with_value(text).cause(cause).remedy(format!("write {}", example())),
+                    );
+                }
+            },
+        }
+    }
+    if faults.is_empty() { Ok((name.trim().to_string(), words)) } else { Err(faults) }
+}
+
+fn example() -> &'static str {
+    "e.g. --group 'dns,filter=udp port 53,steer=flow'"
+}
+
+/// A fault of what a group says of itself.
+fn of(name: &str, word: &str) -> Fault {
+    let (element, word) = (Some(name.to_string()), Some(word.to_string()));
+    Fault::about(Subject::Setting { key: KEY.to_string(), element, word })
+}
+
+/// One group.
+fn group(
+    (name, words): &Written,
+    (vlan, link_types): (VlanRule, &[LinkType]),
+    look: Look<'_>,
+) -> Result<GroupEntry, Vec<Fault>> {
+    let mut faults = Vec::new();
+    if !is_name(name) || name.contains(['=', ',']) {
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text without , and =: {}", example());
+        faults.push(Fault::of(KEY).value(name, "is no name of a group").remedy(remedy));
+    }
+    if name == RING {
+        let fault = Fault::of(KEY).value(name, "is the name of the ring itself");
+        faults.push(fault.remedy("choose another name"));
+    }
+    for word in words.keys().filter(|word| !WORDS.contains(&word.as_str())) {
+        faults.push(
+            of(name, word)
+                .cause("there is no such option")
+                .remedy(format!("there are: {}", WORDS.join(", "))),
+        );
+    }
+    let word = |key: &str| words.get(key).map(String::as_str);
+    let filter = Filter::compile(word("filter").unwrap_or_default(), vlan, link_types);
+    let filter = filter.map_err(|error| {
+        let (element, word) = (Some(name.clone()), Some("filter".to_string()));
+        faults.push(error.fault().of_subject(Subject::Setting { key: KEY.to_string(), element, word }));
+    });
+    let steer = word("steer").map_or(Ok(Steer::default()), str::parse).unwrap_or_else(|bad| {
+        let fault = of(name, "steer").with_value(word("steer").unwrap_or_default()).cause(bad.to_string());
+        faults.push(fault.remedy(format!("there are: {SPELLINGS}")));
+        Steer::default()
+    });
+    let memory_bytes = word("memory").map_or(MEMORY_BYTES, |text| {
+        let fault = of(name, "memory");
+        faults.push(match parse_size(text) {
+            Ok(bytes) if (MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&bytes) => return bytes,
+            Ok(bytes) => {
+                let is = if bytes < MEMORY_BYTES_MIN { "is too little" } else { "is too much" };
+                let [least, most] = [MEMORY_BYTES_MIN, MEMORY_BYTES_MAX].map(size);
+                fault.value(text, is).remedy(format!("write {least} to {most}"))
+            }
+            Err(cause) => bad(fault, cause).remedy("write e.g. memory=16MiB"),
+        });
+        MEMORY_BYTES
+    });
+    let mut number = |key: &'static str, least: u32, default: u32| {
+        word(key).map_or(default, |text| {
+            let found = text.parse::<u32>().ok().filter(|number| (least..=MEMBERS_MAX).contains(number));
+            if found.is_none() {
+                let fault = of(name, key).value(text, "is no number of members");
+                faults.push(fault.remedy(format!("write {least} to {MEMBERS_MAX}")));
+            }
+            found.unwrap_or(default)
+        })
+    };
+    let members_max = number("members-max", 1, MEMBERS);
+    let members = number("members", 0, 0);
+    if members > members_max {
+        let cause = format!("it waits for {members} members, and there are {members_max} at most");
+        faults.push(of(name, "members").cause(cause).remedy("raise members-max="));
+    }
+    let stuck = word("stuck").filter(|text| *text != "off").and_then(|text| match parse_duration_ns(text) {
+        Ok(ns @ 1..=STUCK_NS_MAX) => Some(Duration::from_nanos(ns as u64)),
+        _ => {
+            let fault = of(name, "stuck").value(text, "is no time from 1 ns to 1 hour");
+            faults.push(fault.remedy("write e.g. stuck=5s, or stuck=off"));
+            None
+        }
+    });
+    let who = word("allow").map(|text| allowed(&of(name, "allow").with_value(text), "allow", text, look));
+    let allowed = who.transpose().unwrap_or_else(|found| {
+        faults.extend(found);
+        None
+    });
+    match (filter, faults.is_empty()) {
+        (Ok(filter), true) => {
+            let settings = Settings { filter, steer };
+            let name = name.clone();
+            let plan = GroupPlan { name, settings, memory_bytes, members_max, members, stuck };
+            Ok(GroupEntry { plan, allowed })
+        }
+        _ => Err(faults),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<GroupEntry, Vec<String>> {
+        let found =
+            take_apart(text).and_then(|written| group(&written, (VlanRule::default(), &[]), Look::Machine));
+        found.map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_group_says_what_it_takes_and_the_rest_is_as_usual() {
+        let entry = read("all").unwrap();
+        let GroupPlan { name, settings, memory_bytes, members_max, members, stuck } = entry.plan;
+        assert_eq!((name.as_str(), memory_bytes, members_max, members, stuck), ("all", 16 << 20, 8, 0, None));
+        assert!(settings.filter.is_everything() && settings.steer == Steer::Flow && entry.allowed.is_none());
+        let entry = read(
+            "dns,filter=udp port 53,steer=local:10.0.0.0/8,memory=4MiB,members-max=2,members=1,stuck=5s,allow=root:@0",
+        )
+        .unwrap();
+        let GroupPlan { settings, memory_bytes, members_max, members, stuck, .. } = entry.plan;
+        assert_eq!(
+            (settings.filter.text(), settings.steer.to_string().as_str()),
+            ("udp port 53", "local:10.0.0.0/8")
+        );
+        assert_eq!(
+            (memory_bytes, members_max, members, stuck),
+            (4 << 20, 2, 1, Some(Duration::from_secs(5)))
+        );
+        assert_eq!(entry.allowed.map(|allowed| (allowed.users.len(), allowed.groups)), Some((1, vec![0])));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let check = |text: &str, expected: &[&str]| {
+            let faults = read(text).map(|_| ()).unwrap_err();
+            assert_eq!(faults.len(), expected.len(), "{text}: {faults:?}");
+            for (fault, expected) in faults.iter().zip(expected) {
+                assert!(fault.contains(expected), "{text}: {fault}");
+            }
+        };
+        check("", &["is no name of a group"]);
+        check("ring", &["the name of the ring itself"]);
+        check("a,b", &["'b' is no KEY=VALUE"]);
+        check("a,steer=flow,steer=ip", &["given twice"]);
+        check(
+            "a,colour=red,filter=prot 7,steer=up,memory=1,members-max=0,members=65,stuck=-1,allow=:",
+            &[
+                "there is no such option",
+                "filter",
+                "no such way to steer",
+                "is too little",
+                "is no number of members",
+                "is no number of members",
+                "is no time",
+                "a name in it is empty",
+                "a name in it is empty",
+            ],
+        );
+        check("a,members=3,members-max=2", &["it waits for 3 members, and there are 2 at most"]);
+    }
+}

@@ -1,0 +1,391 @@
+//! Groups of programs that share a run's packets: who gets what, who may, and that figures add up whatever members do.
+
+mod run;
+
+use run::asking::Running;
+use run::{LIMIT, NOBODY, Place, Started, finish, is_root, wait_until, wirescope};
+use scope_testkit::oracle;
+use scope_testkit::traffic::Record;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A run with groups.
+struct Shared {
+    running: Running,
+    socket: PathBuf,
+}
+
+impl Shared {
+    fn new(source: &str, groups: &[&str], more: &[&str]) -> Shared {
+        let place = Place::new();
+        let socket = place.path("attach");
+        let at = socket.to_str().unwrap().to_string();
+        let groups = groups.iter().flat_map(|group| ["--group", group]);
+        let flags =
+            ["--source", source, "--attach", &at].into_iter().chain(groups).chain(more.iter().copied());
+        let running = Running::bare(place, &flags.collect::<Vec<&str>>());
+        Shared { running, socket }
+    }
+
+    fn tap(&self, group: &str, words: &[&str]) -> Command {
+        tap(&self.socket, self.running.place.root(), group, words)
+    }
+
+    fn group(&self, name: &str) -> Value {
+        let answer = self.running.get("groups").body;
+        let groups = answer["groups"].as_array().unwrap();
+        groups.iter().for_each(adds_up);
+        groups.iter().find(|group| group["name"] == name).unwrap_or_else(|| panic!("{answer}")).clone()
+    }
+
+    /// Waits until so many members are given packets.
+    fn wait_for_members(&self, group: &str, many: usize) {
+        wait_until("members that are given packets", || {
+            let group = self.group(group);
+            let members = group["members"].as_array().unwrap();
+            members.len() == many && members.iter().all(|member| member["given"] != 0)
+        });
+    }
+}
+
+fn tap(socket: &Path, folder: &Path, group: &str, words: &[&str]) -> Command {
+    let mut command = wirescope(&["tap", group, "--attach"]);
+    command.arg(socket).args(words).current_dir(folder);
+    command
+}
+
+/// The laws of a group.
+fn adds_up(group: &Value) {
+    let figure = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{key}: {of}"));
+    let mut given = 0;
+    for member in group["members"].as_array().unwrap().iter().chain([&group["gone"]]) {
+        let of = |key| figure(member, key);
+        assert_eq!(of("given"), of("read") + of("missed") + of("behind"), "{group}");
+        given += of("given");
+    }
+    if group["name"] == "ring" {
+        return;
+    }
+    let of = |key| figure(group, key);
+    assert_eq!(of("published"), of("idle") + of("seen") + of("missed") + of("behind"), "{group}");
+    let dropped: u64 =
+        group["dropped"].as_object().unwrap().values().map(|many| many.as_u64().unwrap()).sum();
+    assert_eq!(of("seen"), of("filtered") + dropped + of("unclaimed") + of("taken"), "{group}");
+    assert_eq!(of("taken") + of("doubled") + of("copied_in"), given, "{group}");
+}
+
+fn packets(path: &Path) -> Vec<Record> {
+    oracle::read(path).unwrap_or_else(|error| panic!("{}: {error:?}", path.display())).capture.packets
+}
+
+/// All that a file says of each packet, sorted.
+fn sorted<'a>(packets: impl IntoIterator<Item = &'a Record>) -> Vec<(i64, u32, Vec<u8>)> {
+    let mut all: Vec<_> =
+        packets.into_iter().map(|it| (it.time_ns, it.original_len, it.data.clone())).collect();
+    all.sort();
+    all
+}
+
+/// A capture file of many flows, over IPv4 and IPv6, with and without tags, in a folder.
+fn capture(folder: &Path, source: &str) -> PathBuf {
+    let file = folder.join("in.pcapng");
+    let mut command = wirescope(&["run", "--source", source, "--summary", "json", "--ring", "64MiB"]);
+    command.arg("--ring-out").arg(&file).arg("--out").arg(folder);
+    let done = finish(command);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    file
+}
+
+/// Both ends of a packet, in no order: by what libpcap's own words select, so without this project's parser.
+fn flow(packet: &Record) -> Vec<u8> {
+    let data = &packet.data;
+    let mut at = 12;
+    while data[at..at + 2] == [0x81, 0] {
+        at += 4;
+    }
+    let ip = &data[at + 2..];
+    let (ends, ports) = match data[at..at + 2] {
+        [8, 0] => ([&ip[12..16], &ip[16..20]], &ip[20..24]),
+        _ => ([&ip[8..24], &ip[24..40]], &ip[40..44]),
+    };
+    let mut ends = [[ends[0], &ports[..2]].concat(), [ends[1], &ports[2..]].concat()];
+    ends.sort();
+    ends.concat()
+}
+
+#[test]
+fn members_of_a_file_have_together_what_the_filter_takes_and_each_flow_whole() {
+    let place = Place::new();
+    let file = capture(place.root(), "synth:packets=60k,flows=2k,vlan=20%,ipv6=30%,pace=max,rate=100k");
+    let socket = place.path("attach");
+    let mut command = place.command(&[
+        "--group",
+        "some,filter=udp,members=3",
+        "--group",
+        "all,steer=all,members=2,memory=2MiB",
+    ]);
+    command.arg("-r").arg(&file).arg("--attach").arg(&socket);
+    let run = Started::new(command);
+    wait_until("the socket", || socket.exists());
+    let names = ["a", "b", "c", "d", "e"];
+    let start = |name: &str, group: &str, weight: &str| {
+        let words = ["-w", &format!("{name}.pcapng"), "--weight", weight, "--name", name];
+        Started::new(tap(&socket, place.root(), group, &words))
+    };
+    let mut taps = vec![start("a", "some", "1"), start("b", "some", "2"), start("c", "some", "1")];
+    wait_until("the run to say that it waits", || run.words().contains("reading begins when all have"));
+    taps.extend([start("d", "all", "1"), start("e", "all", "1")]);
+    for tap in taps {
+        let done = tap.finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+        assert!(done.stderr.contains("nothing is missing between them"), "{}", done.stderr);
+    }
+    let done = run.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    let groups = summary["groups"].as_array().unwrap();
+    groups.iter().for_each(adds_up);
+    assert_eq!((&groups[2]["doubled"], &groups[2]["gone"]["given"]), (&60_000.into(), &120_000.into()));
+    let tapped: BTreeMap<&str, Vec<Record>> =
+        names.iter().map(|name| (*name, packets(&place.path(&format!("{name}.pcapng"))))).collect();
+    let whole = packets(&file);
+    assert!(sorted(&tapped["d"]) == sorted(&whole), "other packets");
+    assert!(sorted(&tapped["e"]) == sorted(&whole), "other packets");
+    // libpcap's words say of tags what is meant here anyway.
+    let mut oracle = Command::new("tcpdump");
+    oracle.args(["--time-stamp-precision=nano", "-w", "oracle.pcap", "-r"]).arg(&file);
+    let done = oracle.arg("udp or (vlan and udp)").current_dir(place.root()).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let expected = packets(&place.path("oracle.pcap"));
+    let together = ["a", "b", "c"].iter().flat_map(|name| &tapped[name]);
+    assert!(!expected.is_empty() && expected.len() < whole.len());
+    let (together, expected) = (sorted(together), sorted(&expected));
+    let first = together.iter().zip(&expected).position(|(one, other)| one != other);
+    assert!(together == expected, "{} and {}, from {first:?} on", together.len(), expected.len());
+    let mut owners: BTreeMap<Vec<u8>, &str> = BTreeMap::new();
+    for name in ["a", "b", "c"] {
+        for packet in &tapped[name] {
+            assert_eq!(*owners.entry(flow(packet)).or_insert(name), name, "a flow is at two members");
+        }
+    }
+    let [a, b, c] =
+        ["a", "b", "c"].map(|name| owners.values().filter(|owner| **owner == name).count() as f64);
+    let all = a + b + c;
+    for (share, weight) in [(a, 0.25), (b, 0.5), (c, 0.25)] {
+        assert!((share / all - weight).abs() < 0.05, "{a} {b} {c}");
+    }
+}
+
+#[test]
+fn members_come_are_killed_and_stand_still_and_the_figures_add_up() {
+    let groups = ["flows,members-max=4,memory=2MiB,stuck=300ms", "copies,steer=all,memory=2MiB"];
+    let shared = Shared::new("synth:rate=20k,flows=500,size=512", &groups, &[]);
+    let tap = |group: &str, name: &str| {
+        Started::new(shared.tap(group, &["-w", &format!("{name}.pcapng"), "--name", name]))
+    };
+    let (good, killed, still) = (tap("flows", "good"), tap("flows", "killed"), tap("flows", "still"));
+    let (copy, stopped) = (tap("copies", "copy"), tap("copies", "stopped"));
+    shared.wait_for_members("flows", 3);
+    shared.wait_for_members("copies", 2);
+    std::thread::sleep(Duration::from_millis(300));
+    still.stand_still();
+    stopped.stand_still();
+    killed.signal(libc::SIGKILL);
+    wait_until("the killed one to be gone", || shared.group("flows")["gone"]["members"] == 1);
+    let of = |group: &str, name: &str| {
+        let group = shared.group(group);
+        let members = group["members"].as_array().unwrap();
+        members.iter().find(|member| member["name"] == name).unwrap_or_else(|| panic!("{group}")).clone()
+    };
+    wait_until("others to have the flows of the one that stands still", || {
+        of("flows", "still")["stuck"] == true
+    });
+    let before = of("flows", "still")["given"].as_u64();
+    wait_until("the other one to miss packets", || of("copies", "stopped")["missed"] != 0);
+    assert_eq!(of("flows", "still")["given"].as_u64(), before, "it is given nothing more");
+    still.signal(libc::SIGCONT);
+    wait_until("it to have flows again", || of("flows", "still")["given"].as_u64() > before);
+    stopped.signal(libc::SIGCONT);
+    let missed = of("copies", "stopped")["missed"].as_u64().unwrap();
+    wait_until("it to read on", || of("copies", "stopped")["read"].as_u64().unwrap() > missed);
+    assert_eq!(of("copies", "copy")["missed"], 0);
+    let Shared { running, .. } = shared;
+    let (place, run) = running.end();
+    for (tap, code) in [(good, 0), (still, 0), (copy, 0), (stopped, 1)] {
+        let done = tap.finish(LIMIT);
+        assert_eq!(done.code(), Some(code), "{}", done.stderr);
+    }
+    let summary: Value = serde_json::from_str(&run.stdout).unwrap();
+    summary["groups"].as_array().unwrap().iter().for_each(adds_up);
+    let stopped = oracle::read(place.path("stopped.pcapng")).unwrap();
+    let told: u64 = stopped.capture.packets.iter().map(|packet| packet.lost_before).sum();
+    assert!(told > 0 && stopped.statistics[0].dropped.is_some_and(|dropped| dropped >= told));
+    let copy = packets(&place.path("copy.pcapng"));
+    assert!(copy.is_sorted_by_key(|packet| packet.time_ns));
+}
+
+#[test]
+fn filters_steering_and_who_may_change_on_sighup_and_the_rest_waits_by_name() {
+    let place = Place::new();
+    let (socket, file) = (place.path("attach"), place.path("w.toml"));
+    let write = |groups: &str| {
+        let text = format!("attach = {socket:?}\nsource = \"synth:rate=5k\"\n{groups}");
+        std::fs::write(&file, text).unwrap();
+    };
+    write("[[group]]\nname = \"one\"\nfilter = \"tcp\"\nsteer = \"all\"\n");
+    let config = file.to_str().unwrap().to_string();
+    let running = Running::bare(place, &["--config", &config]);
+    let tap = Started::new(tap(&socket, running.place.root(), "one", &["-w", "x.pcapng"]));
+    let shared = Shared { running, socket: socket.clone() };
+    shared.wait_for_members("one", 1);
+    write(
+        "[[group]]\nname = \"one\"\nfilter = \"udp\"\nsteer = \"ip\"\nmemory = \"4MiB\"\n[[group]]\nname = \"two\"\n",
+    );
+    shared.running.started.signal(libc::SIGHUP);
+    wait_until("the change", || shared.group("one")["filter"] == "udp");
+    let group = shared.group("one");
+    assert_eq!((&group["steer"], &group["memory_bytes"]), (&"ip".into(), &(16 << 20).into()));
+    let words = || shared.running.started.words();
+    wait_until("words", || words().contains("group two: is new, and waits for the next start"));
+    assert!(words().contains("group one: memory=, members-max=, members= and stuck= wait"), "{}", words());
+    let before = group["taken"].as_u64().unwrap();
+    wait_until("packets", || shared.group("one")["taken"].as_u64().unwrap() > before + 100);
+    // Whoever may not be a member any more is none.
+    write("[[group]]\nname = \"one\"\nfilter = \"udp\"\nallow = \"12345\"\n");
+    shared.running.started.signal(libc::SIGHUP);
+    wait_until("its member to be gone", || shared.group("one")["gone"]["members"] == 1);
+    let done = tap.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let tapped = packets(&shared.running.place.path("x.pcapng"));
+    let protocols: Vec<u8> = tapped.iter().map(|packet| packet.data[23]).collect();
+    let change = protocols.iter().position(|protocol| *protocol == 17).expect("udp");
+    assert!(change > 0 && protocols[..change].iter().all(|it| *it == 6));
+    assert!(protocols[change..].iter().all(|it| *it == 17), "tcp before, udp behind");
+    // A fault changes nothing.
+    write("[[group]]\nname = \"one\"\nsteer = \"sideways\"\n");
+    shared.running.started.signal(libc::SIGHUP);
+    wait_until("a refusal", || words().contains("reload: refused"));
+    assert!(words().contains("no such way to steer"), "{}", words());
+    let refused = finish(self::tap(&socket, shared.running.place.root(), "one", &["-c", "1"]));
+    assert_eq!(refused.code(), Some(2));
+    assert!(refused.stderr.contains("may not read group 'one'"), "{}", refused.stderr);
+    shared.running.end();
+}
+
+#[test]
+fn a_group_is_for_root_and_the_run_s_user_where_nothing_is_said_and_memory_never_for_another() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let binary = place.binary_for_all();
+    let socket = place.path("attach");
+    let at = socket.to_str().unwrap().to_string();
+    let own = ["--group", "own", "--group", "two,members-max=1,allow=root:12345", "--attach", &at];
+    let flags = [&["--source", "synth:rate=5k"][..], &own].concat();
+    let running = Running::bare(place, &flags);
+    let tap = |group: &str, uid: u32| {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(&binary);
+        command.args(["tap", group, "-c", "3", "--attach", &at]).uid(uid).gid(uid);
+        finish(command)
+    };
+    assert_eq!(tap("own", 0).code(), Some(0));
+    let refused = tap("own", NOBODY + 1);
+    assert!(refused.stderr.contains("may not read group 'own'"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("own,allow=USER:@GROUP"), "{}", refused.stderr);
+    assert_eq!(tap("two", 12345).code(), Some(0));
+    // The only memory was another user's.
+    let full = tap("two", 0);
+    assert_eq!(full.code(), Some(2));
+    assert!(full.stderr.contains("no memory for another user"), "{}", full.stderr);
+    wait_until("the seat to be free again", || tap("two", 12345).code() == Some(0));
+    running.end();
+}
+
+#[test]
+fn what_can_t_be_meant_is_refused_before_anything_starts_all_of_it_at_once() {
+    let place = Place::new();
+    let socket = place.path("attach");
+    let done = |flags: &[&str], attach: bool| {
+        let mut command = place.command(&[&["--source", "synth:rate=1k"], flags].concat());
+        if attach {
+            command.arg("--attach").arg(&socket);
+        }
+        let done = finish(command);
+        assert_eq!(done.code(), Some(2), "{flags:?}: {}", done.stderr);
+        done.stderr
+    };
+    let said =
+        done(&["--group", "a,steer=up,memory=1KiB", "--group", "b,filter=prot 7", "--group", "ring"], true);
+    for part in ["there is no such way to steer", "is too little", "filter", "is the name of the ring itself"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.matches("wirescope: ").count(), 4, "{said}");
+    for (flags, expected) in [
+        (&["--group", "a", "--group", "a"][..], "is the name of two groups"),
+        (&["--group", "a,members=9"], "there are 8 at most"),
+        (&["--group", "a", "--attach-threads", "0"], "--attach-threads"),
+        (&["--group", "a", "--attach-cpus", "9999"], "--attach-cpus"),
+        (&["--group", "a,memory=32GiB,members-max=64"], "--group"),
+    ] {
+        let said = done(flags, true);
+        assert!(said.contains(expected), "{flags:?}: {said}");
+    }
+    assert!(done(&["--group", "a"], false).contains("there is no socket to attach at"));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_tap_of_a_group_that_can_t_be_is_refused() {
+    let shared = Shared::new("synth:rate=1k", &["one"], &[]);
+    for (group, words, expected) in [
+        ("one", &["--past", "1s"][..], "a group has nothing of before its member joined"),
+        ("one", &["--weight", "0"], "is no weight"),
+        ("one", &["--class", ""], "is no name of a class"),
+        ("ring", &["--weight", "2"], "whoever reads the ring gets all of it"),
+        ("other", &[], "there is no group 'other'"),
+    ] {
+        let done = finish(shared.tap(group, words));
+        assert_eq!(done.code(), Some(2), "{group} {words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{group} {words:?}: {}", done.stderr);
+    }
+    shared.running.end();
+}
+
+#[test]
+fn a_run_of_a_file_whose_members_don_t_come_ends_with_1() {
+    let place = Place::new();
+    let file = capture(place.root(), "synth:packets=100,pace=max");
+    let mut command = place.command(&["--group", "late,members=1"]);
+    command.arg("-r").arg(&file).arg("--attach").arg(place.path("attach"));
+    let done = finish(command);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("0 of 1 members have joined in 60 s"), "{}", done.stderr);
+}
+
+#[test]
+fn one_that_doesn_t_move_is_removed_from_a_run_that_loses_nothing() {
+    let place = Place::new();
+    let file = capture(place.root(), "synth:packets=20k,size=512,pace=max,rate=100k");
+    let socket = place.path("attach");
+    let mut command = place.command(&["--group", "g,steer=all,members=2,memory=2MiB"]);
+    command.arg("-r").arg(&file).arg("--attach").arg(&socket);
+    let run = Started::new(command);
+    wait_until("the socket", || socket.exists());
+    let still = Started::new(tap(&socket, place.root(), "g", &["--name", "still", "-w", "still.pcapng"]));
+    wait_until("its file", || place.path("still.pcapng").exists());
+    still.stand_still();
+    let good = Started::new(tap(&socket, place.root(), "g", &["--name", "good", "-w", "good.pcapng"]));
+    let done = good.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let done = run.finish(LIMIT);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    summary["groups"].as_array().unwrap().iter().for_each(adds_up);
+    assert!(sorted(&packets(&place.path("good.pcapng"))) == sorted(&packets(&file)), "other packets");
+    drop(still);
+}
