@@ -18,7 +18,7 @@ help:
 	@echo 'make test          every test; CAPTURES=DIR adds the capture files of a folder'
 	@echo 'make test-ten      make test ten times in a row in a fresh clone beside two busy loops; the last line is: test_passes N'
 	@echo 'make test-peers    what statistics write, as nfdump, DuckDB and pandas read it, which are fetched; CAPTURES=DIR adds capture files'
-	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth, store, query, api, signals or flows picks a part; BEFORE=PATH adds the row stages_cost against another build'
+	@echo 'make bench         the measured bars; BENCH=main, filter, ring, live, truth, store, query, api, signals, flows or share picks a part; BEFORE=PATH adds the row stages_cost against another build'
 	@echo 'make soak          half an hour of a live run to which everything happens, as root; BENCH=store: 20 minutes of a store on disks that fail; BENCH=api: 100,000 requests by chance; SOAK_MINUTES=N takes another time'
 	@echo 'make fuzz-filters  10 million pairs of filter and packet in all engines; PAIRS=N and SEED=N choose others'
 	@echo 'make fuzz          every parser of foreign bytes: its kept inputs, then new ones for 10 s; FUZZ_SECONDS=N and FUZZ=TARGET choose others'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpacks the peers of `make bench BENCH=ring`, `live` and `flows` that come as Debian packages below FOLDER; nothing is installed. What can't be
+# Unpacks the peers of `make bench BENCH=ring`, `live`, `flows` and `share` that come as Debian packages below FOLDER; nothing is installed. What can't be
 # had is omitted with a message: the bench says so, too. With packages named, these.
 #
 # usage: fetch-peers.sh FOLDER [PACKAGE FILE_OF_IT]...

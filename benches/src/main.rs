@@ -29,6 +29,7 @@ mod query;
 mod record;
 mod report_stall;
 mod ring;
+mod share;
 mod signals;
 mod soak;
 mod stages_row;
@@ -79,6 +80,7 @@ const PARTS: &[(&str, &str)] = &[
         "flows",
         "the flow table against a map, statistics against nfpcapd and softflowd, their bounds, lateness, kills",
     ),
+    ("share", "packets sent out of an interface, against trafgen and tcpreplay"),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("signals-traces", "of the part signals: 200 generated traces, or the one of SEED=N"),
     ("query-speed", "of the part query: speed, bytes read, memory"),
@@ -344,6 +346,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "truth" => truth::measure(&workspace, scale, &mut record)?,
             "api" => api::measure(&workspace, scale, &mut record)?,
             "flows" => flows::measure(&workspace, scale, &mut record)?,
+            "share" => share::measure(&workspace, scale, &mut record)?,
             "signals" => signals::measure(&workspace, scale, &mut record)?,
             "signals-traces" => signals::measure_traces(&workspace, scale, &mut record)?,
             "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,

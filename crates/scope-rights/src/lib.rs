@@ -32,7 +32,7 @@ pub use files::{CommandRules, is_readable, keep_to_removing};
 pub use peer::PeerCredentials;
 pub use reading::{
     ReadingRights, keep_to_listening, keep_to_reading, keep_to_reading_and_making,
-    keep_to_reading_and_making_below, keep_to_what_is_open,
+    keep_to_reading_and_making_below, keep_to_sending, keep_to_what_is_open,
 };
 pub use selftest::{SelfTest, run as selftest};
 pub use serving::{keep_to_serving, open_status, try_what_serving_may_not};

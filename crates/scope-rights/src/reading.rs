@@ -78,6 +78,27 @@ const LISTENING: &[c_long] = &[
 const LISTENING_HERE: &[c_long] = &[SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const LISTENING_HERE: &[c_long] = &[];
+/// What those need who send packets: through sockets that are open, each queue on a processor of its own.
+const SENDING: &[c_long] = &[SYS_sendto, SYS_sendmmsg, SYS_sched_setaffinity];
+
+/// What stays possible beside reading, and beside making files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Listening,
+    Sending,
+}
+
+impl Beside {
+    fn calls(self) -> [&'static [c_long]; 2] {
+        match self {
+            Beside::Nothing => [&[], &[]],
+            Beside::Listening => [LISTENING, LISTENING_HERE],
+            Beside::Sending => [SENDING, &[]],
+        }
+    }
+}
+
 /// The same where a file system has no such files: a new file has another name until it is whole.
 const RENAMING: &[c_long] = &[SYS_renameat2, SYS_unlinkat];
 
@@ -91,7 +112,7 @@ const MAKING_BELOW: &[c_long] = &[SYS_mkdirat];
 /// Those of [`keep_to_reading`].
 pub fn keep_to_reading_and_making(paths: &[&Path], folder: &Folder) -> Result<ReadingRights, RightsError> {
     let making = if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed };
-    keep_to(paths, Some((folder, making)), false)
+    keep_to(paths, Some((folder, making)), Beside::Nothing)
 }
 
 /// As [`keep_to_reading`], and files may be made in `folder` and below it, and folders for them: under other names until
@@ -104,7 +125,7 @@ pub fn keep_to_reading_and_making_below(
     paths: &[&Path],
     folder: &Folder,
 ) -> Result<ReadingRights, RightsError> {
-    keep_to(paths, Some((folder, Making::Below)), false)
+    keep_to(paths, Some((folder, Making::Below)), Beside::Nothing)
 }
 
 /// Gives up, for all threads of the process, everything but reading `paths` (files, or folders with all that
@@ -114,7 +135,7 @@ pub fn keep_to_reading_and_making_below(
 /// # Errors
 /// Some rights may be given up already then: the caller must not go on.
 pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
-    keep_to(paths, None, false)
+    keep_to(paths, None, Beside::Nothing)
 }
 
 /// As [`keep_to_reading`] or [`keep_to_reading_and_making`], where nothing is read but what comes at a socket that is
@@ -124,7 +145,7 @@ pub fn keep_to_reading(paths: &[&Path]) -> Result<ReadingRights, RightsError> {
 /// Those of [`keep_to_reading`].
 pub fn keep_to_listening(folder: Option<&Folder>) -> Result<ReadingRights, RightsError> {
     let making = |folder: &Folder| if folder.makes_unnamed() { Making::Unnamed } else { Making::Renamed };
-    keep_to(&[], folder.map(|folder| (folder, making(folder))), true)
+    keep_to(&[], folder.map(|folder| (folder, making(folder))), Beside::Listening)
 }
 
 /// Gives up everything but what is open and mapped already: not one capability is left.
@@ -132,28 +153,37 @@ pub fn keep_to_listening(folder: Option<&Folder>) -> Result<ReadingRights, Right
 /// # Errors
 /// Those of [`keep_to_reading`].
 pub fn keep_to_what_is_open() -> Result<ReadingRights, RightsError> {
-    keep_to_with(&[], None, true, capabilities::drop_all)
+    keep_to_with(&[], None, Beside::Listening, capabilities::drop_all)
+}
+
+/// Gives up everything but reading files that are open, writing to what is, and sending through packet sockets that
+/// are: not one capability is left.
+///
+/// # Errors
+/// Those of [`keep_to_reading`].
+pub fn keep_to_sending() -> Result<ReadingRights, RightsError> {
+    keep_to_with(&[], None, Beside::Sending, capabilities::drop_all)
 }
 
 fn keep_to(
     paths: &[&Path],
     makes: Option<(&Folder, Making)>,
-    listens: bool,
+    beside: Beside,
 ) -> Result<ReadingRights, RightsError> {
     let makes_files = makes.is_some();
-    keep_to_with(paths, makes, listens, move || capabilities::drop_all_but_files(makes_files))
+    keep_to_with(paths, makes, beside, move || capabilities::drop_all_but_files(makes_files))
 }
 
 fn keep_to_with(
     paths: &[&Path],
     makes: Option<(&Folder, Making)>,
-    listens: bool,
+    beside: Beside,
     drop: impl Fn() -> Result<(), i32> + Send + Sync + 'static,
 ) -> Result<ReadingRights, RightsError> {
     let files =
         files::FileRules::reading(paths, makes).map_err(RightsError::step("making Landlock's rules"))?;
     let making = makes.map(|(_, making)| making);
-    let calls = filters(making, listens).map_err(RightsError::step("making the list of system calls"))?;
+    let calls = filters(making, beside).map_err(RightsError::step("making the list of system calls"))?;
     let seccomp = calls.is_some();
     hide();
     let landlock_abi = files.abi();
@@ -168,7 +198,7 @@ fn keep_to_with(
 const RENAMED: Option<(c_int, c_int)> = Some((O_CREAT | O_EXCL | O_TRUNC, O_CREAT | O_EXCL));
 
 /// In the order in which they are applied; `None` where the kernel has no seccomp.
-fn filters(making: Option<Making>, listens: bool) -> std::io::Result<Option<(Filter, Filter)>> {
+fn filters(making: Option<Making>, beside: Beside) -> std::io::Result<Option<(Filter, Filter)>> {
     let (calls, openings): (&[&[c_long]], _) = match making {
         None => (&[], None),
         Some(Making::Unnamed) => (&[MAKING], Some((O_TMPFILE | O_CREAT | O_TRUNC, O_TMPFILE))),
@@ -176,9 +206,9 @@ fn filters(making: Option<Making>, listens: bool) -> std::io::Result<Option<(Fil
         Some(Making::Below) => (&[MAKING, RENAMING, MAKING_BELOW], RENAMED),
     };
     let making = calls.iter().copied().flatten();
-    let listening = LISTENING.iter().chain(LISTENING_HERE).filter(|_| listens);
+    let beside = beside.calls().into_iter().flatten();
     let own = FREE.iter().copied().flatten().chain(FREE_HERE);
-    let mut rules = calls::free(own.chain(making).chain(listening));
+    let mut rules = calls::free(own.chain(making).chain(beside));
     let openings = [Some((WRITES, 0)), openings].into_iter().flatten();
     let made = calls::openings(openings)
         .and_then(|(call, openings)| {

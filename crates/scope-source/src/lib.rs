@@ -10,6 +10,7 @@
 //! | [`own_traffic`] | the ssh session that this program was started from |
 //! | [`file`] | pcap and pcapng files, one or several merged by time |
 //! | [`synth`] | generated traffic |
+//! | [`sending`] | the other way: packets of a source out of an interface |
 //!
 //! Absent on purpose: a source knows nothing of rings, triggers or threads. The worker polls it.
 
@@ -20,6 +21,7 @@ pub mod fuzzing;
 pub mod own_traffic;
 pub mod pcap;
 mod plan;
+pub mod sending;
 pub mod spec;
 pub mod synth;
 

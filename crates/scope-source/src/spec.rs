@@ -176,6 +176,12 @@ pub fn parse(text: &str) -> Result<SourceSpec, Vec<Fault>> {
     }
 }
 
+/// Whether the text of a source says this option itself.
+pub fn says(text: &str, option: &str) -> bool {
+    let (_, rest) = text.split_once(':').unwrap_or((text, ""));
+    split(rest).iter().any(|part| part.split_once('=').is_some_and(|(name, _)| name == option))
+}
+
 /// Writes WHAT so that [`parse`] reads it back.
 pub fn escape(what: &str) -> String {
     what.replace('\\', "\\\\").replace(',', "\\,")

@@ -3,6 +3,7 @@
 mod asking;
 mod counting;
 mod scripting;
+mod sending;
 mod sharing;
 mod statistics;
 mod storing;
@@ -22,6 +23,7 @@ pub use asking::{
 };
 pub use counting::StatsArgs;
 pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptTexts, ScriptVerb};
+pub use sending::SendArgs;
 pub use sharing::TapArgs;
 pub use statistics::{
     FlowsArgs, StatsCopyArgs, StatsExportArgs, StatsFilesArgs, StatsSqlArgs, StatsTopArgs, StatsVerb,
@@ -135,6 +137,8 @@ pub enum Verb {
     /// Show which programs read the ring of a running instance, and how far each of them is
     #[command(after_help = help::ASK_EXAMPLES)]
     Groups(AskArgs),
+    /// Send packets of a capture file, or generated ones, out of an interface
+    Send(SendArgs),
     /// Open running instances to the network: TLS, tokens, roles
     Serve(Box<ServeArgs>),
     /// Check Lua scripts, try them on a capture file, write examples

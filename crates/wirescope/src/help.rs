@@ -417,6 +417,28 @@ Examples:
   wirescope tap ring --past 1m -c 1000 -w some.pcapng
 ";
 
+pub const SEND_EXAMPLES: &str = "\
+Packets go out as they stand in the file, in its order. Sending needs the right
+that capturing needs, and gives it up once the sockets are open.
+
+Exit codes:
+  0  all packets were sent
+  1  some were refused or could not be read, or it was stopped
+  2  refused before anything was sent
+
+Examples:
+  # at the recorded pace, then twice as fast, then as fast as it goes
+  wirescope send --source file:trace.pcapng,pace=1 --to veth0
+  wirescope send --source file:trace.pcapng,pace=2 --to veth0
+  wirescope send --source file:trace.pcapng --to veth0 --loops 100
+
+  # generated traffic for 10 s, 50,000 packets/s
+  wirescope send --source synth:rate=50k,size=64,time=10s --to veth0
+
+  # 1000 packets/s by two threads
+  wirescope send --source file:trace.pcapng --to veth0 --rate 1k --queues 2
+";
+
 /// The line of `wirescope serve`.
 pub const SERVE_USAGE: &str = "wirescope serve --control <[NAME=]PATH> --listen <ADDR:PORT>\n                       --tokens <FILE> [OPTIONS]";
 pub const SERVE_EXAMPLES: &str = "\

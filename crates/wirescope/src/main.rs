@@ -26,6 +26,7 @@ mod record;
 #[cfg(test)]
 mod routes_page;
 mod script;
+mod send;
 mod serve;
 mod speech;
 mod stats;
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         Verb::Watch(args) => ask::watch(&args),
         Verb::Tap(args) => tap::tap(&args),
         Verb::Groups(args) => ask::groups(&args),
+        Verb::Send(args) => send::send(&args),
         Verb::Serve(args) => serve::serve(&args),
         Verb::Script { what } => script::script(&what),
         Verb::Token { what } => token::token(&what),

@@ -53,6 +53,7 @@ use timed::Timed;
 pub use buffer::BUFFER_BYTES_MAX;
 pub use follow::Follow;
 pub use merge::FILES_MAX;
+pub(crate) use share::flow_hash;
 
 /// A poll ends after about so many packets, or so many bytes of them.
 const POLL_PACKETS: usize = 4096;

@@ -24,7 +24,7 @@ impl Share {
 }
 
 /// The same for both directions of a flow; 0 for packets without addresses.
-fn flow_hash(link_type: LinkType, data: &[u8]) -> u64 {
+pub(crate) fn flow_hash(link_type: LinkType, data: &[u8]) -> u64 {
     let headers = Headers::parse(link_type, data);
     let Some((source, destination)) = headers.address_bytes(data) else { return 0 };
     let (source_port, destination_port) = headers.ports().unwrap_or((0, 0));

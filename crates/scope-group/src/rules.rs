@@ -1,0 +1,548 @@
+//! Rules: what becomes of packets that match, in the order in which the rules are written.
+//!
+//! ```text
+//! name "noise"   when "udp port 1900"          do drop              gone, counted by the rule
+//! name "voip"    when "udp portrange 10000-20000" do class voip, keep 128   goes on: the next rules may act as well
+//! name "known"   host-in partners              do stop              no rule behind acts any more
+//! ```
+//! Each rule that holds acts, until one drops or stops. Of several marks, classes and ways to steer the last one counts, of
+//! several lengths the least.
+
+use crate::sets::Set;
+use crate::steer::Steer;
+use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine, FilterInput, Predicate};
+use scope_packet::{Headers, KeyEntry, Kind, LinkType};
+use scope_ring::Steering;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Packets that rules look at together.
+pub const TOGETHER: usize = FILTER_INPUTS_MAX;
+/// Rules of one group or source at most.
+pub const RULES_MAX: usize = 256;
+/// Classes that the rules of a group may give at most.
+const CLASSES_MAX: usize = 64;
+
+/// What a rule does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is gone.
+    Drop,
+    /// Of its bytes these are kept.
+    Keep(u32),
+    /// Of so many of them one stays.
+    Sample(u64),
+    /// Of so many flows one stays.
+    SampleFlows(u64),
+    /// No rule behind acts.
+    Stop,
+    /// It gets this mark.
+    Mark(u32),
+    /// It goes to members that have joined with this class.
+    Class(String),
+    /// It is shared out so.
+    Steer(Steer),
+    /// The members of this group get it, too.
+    Copy(String),
+}
+
+/// Why a text is no action.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is nothing that a rule can do")]
+pub struct BadAction(pub String);
+
+/// What a rule can do, as it is written.
+pub const SPELLINGS: &str = "drop, keep N, sample 1/N, sample-flows 1/N, stop, and of groups mark N, class NAME, steer HOW, copy GROUP";
+
+impl FromStr for Action {
+    type Err = BadAction;
+
+    fn from_str(text: &str) -> Result<Action, BadAction> {
+        let bad = || BadAction(text.to_string());
+        let (word, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let value = value.trim();
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let part = || {
+            let parts = value.strip_prefix("1/").filter(|parts| digits(parts))?;
+            parts.parse::<u64>().ok().filter(|parts| *parts > 0)
+        };
+        let number = || value.parse::<u32>().ok().filter(|_| digits(value));
+        let action = match word {
+            "drop" if value.is_empty() => Some(Action::Drop),
+            "stop" if value.is_empty() => Some(Action::Stop),
+            "keep" => number().map(Action::Keep),
+            "sample" => part().map(Action::Sample),
+            "sample-flows" => part().map(Action::SampleFlows),
+            "mark" => number().map(Action::Mark),
+            "class" => (!value.is_empty()).then(|| Action::Class(value.to_string())),
+            "steer" => value.parse().ok().map(Action::Steer),
+            "copy" => (!value.is_empty()).then(|| Action::Copy(value.to_string())),
+            _ => None,
+        };
+        action.ok_or_else(bad)
+    }
+}
+
+impl Action {
+    /// Whether only groups can do it.
+    pub fn is_of_groups(&self) -> bool {
+        matches!(self, Action::Mark(_) | Action::Class(_) | Action::Steer(_) | Action::Copy(_))
+    }
+}
+
+/// When a rule holds: all of it that is there.
+#[derive(Clone, Debug, Default)]
+pub struct Test {
+    /// The packet matches.
+    pub when: Option<Filter>,
+    /// The packet does not.
+    pub unless: Option<Filter>,
+    /// Its source is in this set of hosts.
+    pub source_in: Option<Arc<Set>>,
+    /// Its destination is.
+    pub destination_in: Option<Arc<Set>>,
+    /// One of both is.
+    pub host_in: Option<Arc<Set>>,
+    /// One of its ports is in this set of ports.
+    pub port_in: Option<Arc<Set>>,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// When it holds.
+    pub test: Test,
+    /// What it does, in this order.
+    pub actions: Vec<Action>,
+}
+
+/// Rules in their order.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+    /// Classes that they give.
+    classes: Vec<String>,
+    /// How it is made out whether two of them are the same.
+    text: String,
+}
+
+impl RuleSet {
+    /// These rules; `text` says as much as they do.
+    pub fn new(rules: Vec<Rule>, text: String) -> RuleSet {
+        let mut classes: Vec<String> = Vec::new();
+        let given = rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
+            Action::Class(class) => Some(class),
+            _ => None,
+        });
+        for class in given {
+            if !classes.contains(class) && classes.len() < CLASSES_MAX {
+                classes.push(class.clone());
+            }
+        }
+        RuleSet { rules, classes, text }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Classes that they give.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// What they were made of.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Names of groups that get copies.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
+            Action::Copy(group) => Some(group.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Whether they look at more of packets than their key entries.
+    pub fn asks_packets(&self) -> bool {
+        self.rules.iter().any(|Rule { test, .. }| {
+            let sets = [&test.source_in, &test.destination_in, &test.host_in];
+            test.when.is_some() || test.unless.is_some() || sets.iter().any(|set| set.is_some())
+        })
+    }
+
+    /// Makes machine code of their filters.
+    pub fn prepare(&self, engine: FilterEngine) {
+        let filters = self.rules.iter().flat_map(|rule| rule.test.when.iter().chain(&rule.test.unless));
+        filters.for_each(|filter| drop(filter.prepare(engine))); // where there is none the interpreter answers the same
+    }
+}
+
+/// Packets as rules see them.
+pub struct Packets<'a> {
+    /// Of all of them.
+    pub link_type: LinkType,
+    /// Their key entries.
+    pub keys: &'a [KeyEntry],
+    /// The same as inputs of filters; may be empty where [`RuleSet::asks_packets`] says no.
+    pub inputs: &'a [FilterInput<'a>],
+}
+
+/// What rules say of packets that were looked at together.
+#[derive(Debug)]
+pub struct Verdicts {
+    /// Those that weren't dropped.
+    pub alive: u64,
+    /// Those of which something is said below.
+    pub touched: u64,
+    /// Bytes of each that are kept.
+    pub keep: [u32; TOGETHER],
+    /// Marks.
+    pub marks: [u32; TOGETHER],
+    /// Classes, by their place in [`RuleSet::classes`].
+    pub classes: [Option<u8>; TOGETHER],
+    /// How each is shared out, where a rule says so.
+    pub steers: [Option<Steer>; TOGETHER],
+    /// Groups that get copies, by name, and of which.
+    pub copies: Vec<(String, u64)>,
+}
+
+impl Default for Verdicts {
+    fn default() -> Verdicts {
+        Verdicts {
+            alive: 0,
+            touched: 0,
+            keep: [u32::MAX; TOGETHER],
+            marks: [0; TOGETHER],
+            classes: [None; TOGETHER],
+            steers: [None; TOGETHER],
+            copies: Vec::new(),
+        }
+    }
+}
+
+impl Verdicts {
+    /// Of packets that nobody has said anything of.
+    fn begin(&mut self, which: u64) {
+        for at in bits(std::mem::take(&mut self.touched)) {
+            let at = usize::from(at);
+            (self.keep[at], self.marks[at], self.classes[at], self.steers[at]) = (u32::MAX, 0, None, None);
+        }
+        self.copies.clear();
+        self.alive = which;
+    }
+}
+
+/// Rules at work: what they have counted.
+#[derive(Debug, Default)]
+pub struct Working {
+    rules: Arc<RuleSet>,
+    engine: FilterEngine,
+    /// Of each link type that has come, the filters of each rule.
+    predicates: Vec<(LinkType, Vec<[Option<Predicate>; 2]>)>,
+    /// Packets that each has dropped.
+    dropped: Vec<u64>,
+    /// Packets that each has sampled.
+    sampled: Vec<u64>,
+    /// What they said last.
+    pub verdicts: Verdicts,
+}
+
+impl Working {
+    /// Puts these in force; counts of rules that stay, by name, go on.
+    pub fn set(&mut self, rules: &Arc<RuleSet>, engine: FilterEngine) {
+        rules.prepare(engine);
+        let before = self.dropped();
+        self.dropped = rules.rules.iter().map(|rule| before.get(&rule.name).copied().unwrap_or(0)).collect();
+        self.sampled = vec![0; rules.rules.len()];
+        (self.rules, self.engine) = (rules.clone(), engine);
+        self.predicates.clear();
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    /// Packets that each rule has dropped, by its name.
+    pub fn dropped(&self) -> BTreeMap<String, u64> {
+        self.rules.rules.iter().map(|rule| rule.name.clone()).zip(self.dropped.iter().copied()).collect()
+    }
+
+    /// Applies them to the packets that are set in `which`.
+    pub fn apply(&mut self, packets: &Packets<'_>, which: u64) -> &Verdicts {
+        self.verdicts.begin(which);
+        let at = self.predicates_at(packets.link_type);
+        let mut going = which;
+        for (index, rule) in self.rules.rules.iter().enumerate() {
+            if going == 0 {
+                break;
+            }
+            let holds = holds(&rule.test, &self.predicates[at].1[index], packets, going);
+            if holds == 0 {
+                continue;
+            }
+            let (dropped, sampled) = (&mut self.dropped[index], &mut self.sampled[index]);
+            going = act(
+                &rule.actions,
+                &self.rules.classes,
+                packets,
+                (holds, going),
+                &mut self.verdicts,
+                dropped,
+                sampled,
+            );
+        }
+        &self.verdicts
+    }
+
+    fn predicates_at(&mut self, link_type: LinkType) -> usize {
+        self.predicates.iter().position(|(known, _)| *known == link_type).unwrap_or_else(|| {
+            let of = |filter: &Option<Filter>| filter.as_ref().map(|filter| filter.for_link(link_type));
+            let each = self.rules.rules.iter().map(|rule| [of(&rule.test.when), of(&rule.test.unless)]);
+            let each = each.collect();
+            self.rules.prepare(self.engine);
+            self.predicates.push((link_type, each));
+            self.predicates.len() - 1
+        })
+    }
+}
+
+/// For which of the packets a test holds.
+fn holds(test: &Test, [when, unless]: &[Option<Predicate>; 2], packets: &Packets<'_>, mut which: u64) -> u64 {
+    if let Some(when) = when {
+        which = when.matches_batch(packets.inputs, which);
+    }
+    if let Some(unless) = unless {
+        which &= !unless.matches_batch(packets.inputs, which);
+    }
+    if let Some(set) = &test.port_in {
+        which = filter(which, |at| has_port(set, &packets.keys[at]));
+    }
+    for (set, of) in [
+        (&test.source_in, (|(source, _)| source) as fn((bool, bool)) -> bool),
+        (&test.destination_in, |(_, destination)| destination),
+        (&test.host_in, |(source, destination)| source || destination),
+    ] {
+        if let Some(Set::Hosts(hosts)) = set.as_deref() {
+            which = filter(which, |at| {
+                let data = packets.inputs.get(at).map_or(&[][..], FilterInput::data);
+                of(hosts.has_ends(&packets.keys[at], || Headers::parse(packets.link_type, data), data))
+            });
+        }
+    }
+    which
+}
+
+fn has_port(set: &Set, key: &KeyEntry) -> bool {
+    let Set::Ports(ports) = set else { return false };
+    let is_ip = matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6);
+    let is_later_fragment = key.source_port == 0 && key.destination_port == 0;
+    is_ip && !is_later_fragment && (ports.has(key.source_port) || ports.has(key.destination_port))
+}
+
+/// Does what a rule does with packets for which it `holds`; those for which rules go on.
+fn act(
+    actions: &[Action],
+    classes: &[String],
+    packets: &Packets<'_>,
+    (mut holds, mut going): (u64, u64),
+    verdicts: &mut Verdicts,
+    dropped: &mut u64,
+    sampled: &mut u64,
+) -> u64 {
+    for action in actions {
+        match action {
+            Action::Drop | Action::Sample(_) | Action::SampleFlows(_) => {
+                let gone = filter(holds, |at| match action {
+                    Action::Sample(parts) => {
+                        *sampled += 1;
+                        !(*sampled - 1).is_multiple_of(*parts)
+                    }
+                    Action::SampleFlows(parts) => {
+                        !Steering::flow_hash(&packets.keys[at]).is_multiple_of(*parts)
+                    }
+                    _ => true,
+                });
+                *dropped += u64::from(gone.count_ones());
+                (holds, going, verdicts.alive) = (holds & !gone, going & !gone, verdicts.alive & !gone);
+            }
+            Action::Stop => {
+                going &= !holds;
+                return going;
+            }
+            Action::Copy(group) => verdicts.copies.push((group.clone(), holds)),
+            Action::Keep(bytes) => each(holds, verdicts, |verdicts, at| {
+                verdicts.keep[at] = verdicts.keep[at].min(*bytes);
+            }),
+            Action::Mark(mark) => each(holds, verdicts, |verdicts, at| verdicts.marks[at] = *mark),
+            Action::Class(class) => {
+                let place = classes.iter().position(|known| known == class).map(|place| place as u8);
+                each(holds, verdicts, |verdicts, at| verdicts.classes[at] = place);
+            }
+            Action::Steer(steer) => each(holds, verdicts, |verdicts, at| verdicts.steers[at] = Some(*steer)),
+        }
+        if holds == 0 {
+            break;
+        }
+    }
+    going
+}
+
+fn each(which: u64, verdicts: &mut Verdicts, say: impl Fn(&mut Verdicts, usize)) {
+    verdicts.touched |= which;
+    bits(which).for_each(|at| say(verdicts, usize::from(at)));
+}
+
+/// Those of the bits for which `is` says so.
+fn filter(which: u64, mut is: impl FnMut(usize) -> bool) -> u64 {
+    bits(which).filter(|at| is(usize::from(*at))).fold(0, |kept, at| kept | 1 << at)
+}
+
+/// The numbers of the bits that are set, rising.
+pub fn bits(mut which: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let at = (which != 0).then(|| which.trailing_zeros() as u8)?;
+        which &= which - 1;
+        Some(at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sets::SetKind;
+    use scope_filter::VlanRule;
+
+    fn rule(name: &str, test: Test, actions: &[&str]) -> Rule {
+        let actions = actions.iter().map(|action| action.parse().unwrap()).collect();
+        Rule { name: name.to_string(), test, actions }
+    }
+
+    fn when(text: &str) -> Test {
+        let filter = Filter::compile(text, VlanRule::default(), &[]).unwrap();
+        Test { when: Some(filter), ..Test::default() }
+    }
+
+    /// UDP from 10.0.0.`host` port 1000 to 192.0.2.1 of these ports.
+    fn frames(hosts: &[(u8, u16)]) -> Vec<Vec<u8>> {
+        let frame = |&(host, port): &(u8, u16)| {
+            let mut data = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+            data.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 192, 0, 2, 1]);
+            data.extend([1000, port, 26, 0].iter().flat_map(|word: &u16| word.to_be_bytes()));
+            data.resize(60, 0);
+            data
+        };
+        hosts.iter().map(frame).collect()
+    }
+
+    fn apply(working: &mut Working, frames: &[Vec<u8>]) -> u64 {
+        let headers: Vec<Headers> =
+            frames.iter().map(|data| Headers::parse(LinkType::ETHERNET, data)).collect();
+        let keys: Vec<KeyEntry> = headers.iter().map(KeyEntry::new).collect();
+        let inputs: Vec<FilterInput<'_>> = (0..frames.len())
+            .map(|at| FilterInput::new(&headers[at], keys[at], &frames[at], frames[at].len() as u32))
+            .collect();
+        let packets = Packets { link_type: LinkType::ETHERNET, keys: &keys, inputs: &inputs };
+        working.apply(&packets, (1 << frames.len()) - 1).alive
+    }
+
+    fn working(rules: Vec<Rule>) -> Working {
+        let mut working = Working::default();
+        working.set(&Arc::new(RuleSet::new(rules, String::new())), FilterEngine::default());
+        working
+    }
+
+    #[test]
+    fn actions_are_read_and_what_is_none_refused() {
+        let check = |text: &str, action: Action| assert_eq!(text.parse(), Ok(action), "{text}");
+        check("drop", Action::Drop);
+        check("keep 0", Action::Keep(0));
+        check("sample 1/10", Action::Sample(10));
+        check("sample-flows 1/4", Action::SampleFlows(4));
+        check("stop", Action::Stop);
+        check("mark 4294967295", Action::Mark(u32::MAX));
+        check("class voip", Action::Class("voip".to_string()));
+        check("steer local:10.0.0.0/8", Action::Steer("local:10.0.0.0/8".parse().unwrap()));
+        check("copy all", Action::Copy("all".to_string()));
+        for text in [
+            "",
+            "drop 1",
+            "keep",
+            "keep -1",
+            "sample 2/3",
+            "sample 1/0",
+            "mark 1.5",
+            "class",
+            "steer up",
+            "copy",
+            "burn",
+        ] {
+            assert_eq!(text.parse::<Action>(), Err(BadAction(text.to_string())));
+        }
+    }
+
+    #[test]
+    fn each_rule_that_holds_acts_until_one_drops_or_stops() {
+        let rules = vec![
+            rule("first", when("udp"), &["mark 1", "keep 100", "class a"]),
+            rule("ends", when("udp dst port 53"), &["keep 50", "stop"]),
+            rule("gone", when("udp dst port 80"), &["copy other", "drop", "mark 9"]),
+            rule("last", when("udp"), &["mark 2", "keep 200", "class b", "steer ip"]),
+        ];
+        let mut working = working(rules);
+        assert_eq!(apply(&mut working, &frames(&[(1, 53), (2, 80), (3, 99)])), 0b101);
+        let verdicts = &working.verdicts;
+        assert_eq!((&verdicts.marks[..3], &verdicts.keep[..3]), (&[1, 1, 2][..], &[50, 100, 100][..]));
+        assert_eq!(verdicts.classes[..3], [Some(0), Some(0), Some(1)]);
+        assert_eq!((verdicts.steers[0], verdicts.steers[2]), (None, Some(Steer::Ip)));
+        assert_eq!(verdicts.copies, [("other".to_string(), 0b10)]);
+        assert_eq!(working.dropped().get("gone"), Some(&1));
+        // Nothing of it is said of the next packets.
+        assert_eq!(apply(&mut working, &frames(&[(9, 53)])), 1);
+        assert!(working.verdicts.copies.is_empty() && working.verdicts.marks[1] == 0);
+    }
+
+    #[test]
+    fn sets_are_asked_and_unless_is_the_other_way_round() {
+        let hosts = Arc::new(Set::read(SetKind::Hosts, "10.0.0.2\n10.0.0.4/31").unwrap());
+        let ports = Arc::new(Set::read(SetKind::Ports, "53").unwrap());
+        let all = frames(&[(1, 53), (2, 80), (3, 53), (4, 53), (5, 99)]);
+        let check = |test: Test, alive: u64| {
+            let mut working = working(vec![rule("x", test, &["drop"])]);
+            assert_eq!(apply(&mut working, &all), alive);
+        };
+        check(Test { source_in: Some(hosts.clone()), ..Test::default() }, 0b00101);
+        check(Test { destination_in: Some(hosts.clone()), ..Test::default() }, 0b11111);
+        check(Test { host_in: Some(hosts.clone()), ..Test::default() }, 0b00101);
+        check(Test { port_in: Some(ports.clone()), ..Test::default() }, 0b10010);
+        check(
+            Test { host_in: Some(hosts.clone()), port_in: Some(ports.clone()), ..Test::default() },
+            0b10111,
+        );
+        check(Test { unless: when("udp dst port 53").when, ..Test::default() }, 0b01101);
+        check(Test { host_in: Some(hosts), ..when("udp dst port 99") }, 0b01111);
+    }
+
+    #[test]
+    fn samples_leave_one_of_so_many_packets_and_flows() {
+        let mut packets = working(vec![rule("s", when("udp"), &["sample 1/3"])]);
+        let all: Vec<(u8, u16)> = (0..60).map(|host| (host, 53)).collect();
+        assert_eq!(apply(&mut packets, &frames(&all)).count_ones(), 20);
+        assert_eq!(packets.dropped().get("s"), Some(&40));
+        let mut flows = working(vec![rule("s", Test::default(), &["sample-flows 1/2"])]);
+        let once = apply(&mut flows, &frames(&all));
+        assert_eq!(apply(&mut flows, &frames(&all)), once, "the same flows");
+        assert!((10..50).contains(&once.count_ones()));
+    }
+}
