@@ -16,6 +16,8 @@ pub enum Kind {
     Amount,
     /// A string, or an array of strings; tables too, where the key has a [`Shape`].
     List,
+    /// Tables, within an element of a list; what they say is looked at by whoever asks: see [`crate::written::tables`].
+    Tables,
 }
 
 /// What an element of a list may say, where it is a table.

@@ -19,4 +19,4 @@ pub mod written;
 
 pub use keys::{Key, Keys, Kind, Shape};
 pub use settings::{Given, Settings};
-pub use written::{FileError, Origin, Own, Value, Written};
+pub use written::{FileError, Origin, Own, Value, Word, Written, tables};

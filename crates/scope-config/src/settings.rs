@@ -265,8 +265,10 @@ fn toml(Entry { key, .. }: &Entry, value: &Value) -> String {
                 words.push(format!("{} = {}", shape.main, quoted(&text)));
             }
             for (name, own) in own {
-                let switch = shape.more.iter().any(|(other, kind)| other == name && *kind == Kind::Switch);
-                words.push(format!("{name} = {}", if switch { own.text.clone() } else { quoted(&own.text) }));
+                let bare = |kind: Kind| matches!(kind, Kind::Switch | Kind::Tables);
+                let is_bare = shape.more.iter().any(|(other, kind)| other == name && bare(*kind));
+                words
+                    .push(format!("{name} = {}", if is_bare { own.text.clone() } else { quoted(&own.text) }));
             }
             format!("{{ {} }}", words.join(", "))
         }

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use toml_edit::{Item, TableLike};
+use toml_edit::{InlineTable, Item, TableLike};
 
 /// Longest file, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -350,11 +350,69 @@ fn scalar(kind: Kind, item: &Item) -> Option<String> {
             count.or(item.as_bool().map(i64::from)).map(|count| count.to_string())
         }
         Kind::Text | Kind::List => item.as_str().map(str::to_string),
+        Kind::Tables => tables_text(item),
         Kind::Amount => {
             let fraction = || item.as_float().filter(|number| number.is_finite()).map(decimal);
             item.as_str().map(str::to_string).or_else(number).or_else(fraction)
         }
     }
+}
+
+/// Tables in one line, as an array of inline tables; `None`: it is no list of tables.
+fn tables_text(item: &Item) -> Option<String> {
+    let in_line = |mut table: InlineTable| {
+        for (_, value) in table.iter_mut() {
+            value.decor_mut().clear();
+        }
+        table.fmt();
+        table.decor_mut().clear();
+        table.to_string().trim().to_string()
+    };
+    let tables: Vec<String> = match (item.as_array_of_tables(), item.as_array()) {
+        (Some(tables), _) => tables.iter().map(|table| in_line(table.clone().into_inline_table())).collect(),
+        (None, Some(array)) => {
+            let each = array.iter().map(|value| value.as_inline_table().cloned().map(in_line));
+            each.collect::<Option<_>>()?
+        }
+        (None, None) => return None,
+    };
+    Some(format!("[{}]", tables.join(", ")))
+}
+
+/// A word of a table within an element of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A string, or a number as it is written.
+    Text(String),
+    /// Strings.
+    List(Vec<String>),
+}
+
+/// The tables of a [`Kind::Tables`], as [`Own::text`] has them: what each says, by word.
+///
+/// # Errors
+/// A word that is neither a string nor a number nor a list of strings: the table's place, from 0, and the word.
+pub fn tables(text: &str) -> Result<Vec<BTreeMap<String, Word>>, (usize, String)> {
+    let parsed = format!("x = {text}").parse::<toml_edit::DocumentMut>();
+    let Ok(document) = parsed else { return Err((0, text.to_string())) };
+    let array = document.get("x").and_then(Item::as_array);
+    let each = array.into_iter().flatten().enumerate().map(|(at, value)| {
+        let table = value.as_inline_table().ok_or_else(|| (at, value.to_string()))?;
+        let words = table.iter().map(|(name, value)| {
+            let list = |array: &toml_edit::Array| {
+                array.iter().map(|text| text.as_str().map(str::to_string)).collect::<Option<Vec<String>>>()
+            };
+            let word = match (value.as_str(), value.as_integer(), value.as_array()) {
+                (Some(text), ..) => Some(Word::Text(text.to_string())),
+                (_, Some(number), _) => Some(Word::Text(number.to_string())),
+                (.., Some(array)) => list(array).map(Word::List),
+                _ => None,
+            };
+            Ok((name.to_string(), word.ok_or_else(|| (at, name.to_string()))?))
+        });
+        words.collect()
+    });
+    each.collect()
 }
 
 /// A number as people write it; one of hundreds of digits with its power of ten.
@@ -393,6 +451,7 @@ fn example(name: &str, kind: Kind) -> String {
         Kind::Count => format!("{name} = true, or a number from 0 to {COUNT_MAX}"),
         Kind::Text | Kind::List => format!("{name} = \"...\", in quotes"),
         Kind::Amount => format!("{name} = \"...\", in quotes, or a plain number"),
+        Kind::Tables => format!("a table for each {name}, in double brackets"),
     }
 }
 

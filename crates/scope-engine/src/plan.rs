@@ -294,7 +294,7 @@ impl Live {
 
 impl Live {
     /// The settings that it is made of.
-    pub const KEYS: [&'static str; 17] = [
+    pub const KEYS: [&'static str; 18] = [
         "trigger",
         "when",
         "dump",
@@ -312,6 +312,7 @@ impl Live {
         "store-min-free",
         "attach-ring",
         "group",
+        "set",
     ];
 }
 

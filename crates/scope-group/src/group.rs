@@ -1,12 +1,14 @@
 //! A group: what it takes of the ring's packets, how they are shared out, its seats, and its figures.
 
 use crate::MEMBERS_MAX;
+use crate::rules::RuleSet;
 use crate::seat::Seat;
 use crate::steer::Steer;
 use scope_filter::Filter;
 use scope_ring::RingError;
 use scope_share::Progress;
 use scope_share::page::Standing;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +20,17 @@ pub struct Settings {
     pub filter: Filter,
     /// Who gets which of them.
     pub steer: Steer,
+    /// What becomes of single ones.
+    pub rules: Arc<RuleSet>,
+}
+
+impl Settings {
+    /// Whether they say the same.
+    pub fn is_same(&self, other: &Settings) -> bool {
+        self.filter.text() == other.filter.text()
+            && self.steer == other.steer
+            && self.rules.text() == other.rules.text()
+    }
 }
 
 /// A group as meant.
@@ -37,9 +50,9 @@ pub struct GroupPlan {
     pub stuck: Option<Duration>,
 }
 
-/// Packets of a group: `published = idle + seen + missed + behind`, `seen = filtered + unclaimed + taken`, and the sum that all
-/// members were given is `taken + doubled`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Packets of a group: `published = idle + seen + missed + behind`, `seen = filtered + dropped + unclaimed + taken`, and the sum
+/// that all members were given is `taken + doubled + copied_in`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Committed to the ring since the run began.
     pub published: u64,
@@ -59,6 +72,10 @@ pub struct Counts {
     pub taken: u64,
     /// Given to further ones.
     pub doubled: u64,
+    /// That rules took away, by rule.
+    pub dropped: BTreeMap<String, u64>,
+    /// That rules of other groups gave to members.
+    pub copied_in: u64,
 }
 
 /// Members that are gone, as one.
@@ -146,6 +163,8 @@ pub(crate) struct Figures {
     pub unclaimed: u64,
     pub taken: u64,
     pub doubled: u64,
+    pub copied_in: u64,
+    pub dropped: BTreeMap<String, u64>,
     /// Packets of the ring in front of where the thread is, if the group has members.
     pub position: Option<u64>,
     /// Of each seat that is given packets.
@@ -217,7 +236,9 @@ impl Group {
     /// How it stands, of a ring with at least so many packets by now.
     pub fn status(&self, published: u64) -> GroupCounts {
         let figures = self.figures();
-        let Figures { seen, missed, filtered, unclaimed, taken, doubled, position, gone, .. } = *figures;
+        let Figures { seen, missed, filtered, unclaimed, taken, doubled, copied_in, position, gone, .. } =
+            *figures;
+        let dropped = figures.dropped.clone();
         let published = published.max(position.unwrap_or(0)).max(seen + missed);
         let behind = position.map_or(0, |position| published - position.max(seen + missed));
         let idle = published - seen - missed - behind;
@@ -228,7 +249,19 @@ impl Group {
             Some(MemberCounts { seat, standing, waits: said.waits, is_stuck: place.is_stuck() })
         };
         GroupCounts {
-            counts: Counts { published, idle, seen, missed, behind, filtered, unclaimed, taken, doubled },
+            counts: Counts {
+                published,
+                idle,
+                seen,
+                missed,
+                behind,
+                filtered,
+                unclaimed,
+                taken,
+                doubled,
+                dropped,
+                copied_in,
+            },
             members: (0..).zip(&figures.given).filter_map(of_seat).collect(),
             gone,
         }

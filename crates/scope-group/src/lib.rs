@@ -16,6 +16,8 @@
 //! | [`shares`] | which member has which of these numbers, by weights, with as few changes as can be |
 //! | [`seat`] | a member's place: its memory, its page, who sits there |
 //! | [`group`] | a group: what it takes, its seats, its figures |
+//! | [`rules`] | rules: what becomes of packets that match |
+//! | [`sets`] | sets of hosts and ports, read from files |
 //! | `memory` | the writing side of a seat |
 //! | [`sharing`] | the thread |
 //!
@@ -23,7 +25,9 @@
 
 pub mod group;
 mod memory;
+pub mod rules;
 pub mod seat;
+pub mod sets;
 pub mod shares;
 pub mod sharing;
 pub mod steer;

@@ -1,6 +1,7 @@
 //! The writing side of a seat: lanes of a small ring, in which nothing is recycled that its member hasn't read.
 
 use crate::group::Given;
+use crate::rules::TOGETHER;
 use crate::seat::{Newcomer, Seat};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{KeyEntry, LinkType, Moment};
@@ -24,8 +25,19 @@ pub(crate) struct Picked<'a> {
     pub keys: &'a [KeyEntry],
     /// Which of them.
     pub picks: &'a [u8],
-    /// Bytes of a packet at most.
+    /// Bytes of each at most, where rules say so.
+    pub keep: Option<&'a [u32; TOGETHER]>,
+    /// Bytes of any packet at most.
     pub kept_bytes_max: usize,
+}
+
+/// Packets that are looked at together, as they are to be appended.
+#[derive(Clone, Copy)]
+pub(crate) struct Looked<'a> {
+    pub blocks: &'a [PacketBlock<'a>],
+    /// Key entries, which have the mark in the place of the source.
+    pub keys: &'a [KeyEntry],
+    pub keep: Option<&'a [u32; TOGETHER]>,
 }
 
 impl Arrivals for Picked<'_> {
@@ -38,11 +50,8 @@ impl Arrivals for Picked<'_> {
     fn packet(&self, index: usize) -> Incoming<'_> {
         let at = usize::from(self.picks[index]);
         let (block, data) = (&self.blocks[at], self.blocks[at].data());
-        Incoming {
-            head: block.head(),
-            key: &self.keys[at],
-            data: &data[..data.len().min(self.kept_bytes_max)],
-        }
+        let kept = self.keep.map_or(self.kept_bytes_max, |keep| self.kept_bytes_max.min(keep[at] as usize));
+        Incoming { head: block.head(), key: &self.keys[at], data: &data[..data.len().min(kept)] }
     }
 }
 
@@ -157,12 +166,13 @@ impl Memory {
         &mut self,
         run: &Ring,
         (link_type, number): (LinkType, u32),
-        (blocks, keys, picks): (&[PacketBlock<'_>], &[KeyEntry], &[u8]),
+        Looked { blocks, keys, keep }: Looked<'_>,
+        picks: &[u8],
     ) -> Appended {
         let Some((lane, index)) = self.port(run, link_type, number) else { return Appended::Full(0) };
         self.is_touched = true;
         let lane = &mut self.lanes[lane];
-        let picked = Picked { blocks, keys, picks, kept_bytes_max: lane.writer.kept_bytes_max() };
+        let picked = Picked { blocks, keys, picks, keep, kept_bytes_max: lane.writer.kept_bytes_max() };
         let mut from = 0;
         while from < picks.len() {
             from += lane.writer.append_batch(index, &picked, from);

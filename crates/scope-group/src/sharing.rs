@@ -10,11 +10,12 @@
 //! doesn't move for long.
 
 use crate::group::{Figures, Group, Settings};
-use crate::memory::{Appended, Lanes, Memory};
+use crate::memory::{Appended, Lanes, Looked, Memory};
+use crate::rules::{Packets, TOGETHER, Working, bits};
 use crate::seat::Phase;
 use crate::shares::Shares;
 use crate::steer::{Falls, Steer};
-use scope_filter::{FILTER_INPUTS_MAX, FilterEngine, FilterInput, Predicate};
+use scope_filter::{FilterEngine, FilterInput, Predicate};
 use scope_machine::cpus::{Pinning, pin_this_thread};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, KeyEntry, LinkType, Moment};
@@ -24,8 +25,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Packets that are looked at together.
-const TOGETHER: usize = FILTER_INPUTS_MAX;
 /// Packets that are handed out before they are made visible.
 const PASS_PACKETS: u64 = 4096;
 /// Between two looks at pages while no memory is full.
@@ -119,16 +118,15 @@ impl Sharing {
     /// # Errors
     /// The system gives no thread.
     pub fn start(sharer: &Sharer) -> io::Result<Sharing> {
-        let threads = (sharer.threads.max(1) as usize).min(sharer.groups.len());
+        let dealt = dealt(&sharer.groups, sharer.threads.max(1) as usize);
         let sharing = Sharing { bells: Vec::new(), threads: Mutex::default() };
-        (0..threads).try_fold(sharing, |mut sharing, index| {
+        dealt.into_iter().enumerate().try_fold(sharing, |mut sharing, (index, groups)| {
             let bell = Arc::new(Bell::default());
-            let groups = sharer.groups.iter().skip(index).step_by(threads);
             let thread = Thread {
                 ring: sharer.ring.clone(),
                 is_live: sharer.is_live,
                 bell: bell.clone(),
-                served: groups.map(|group| Served::new(group.clone(), sharer.engine)).collect(),
+                served: groups.into_iter().map(|group| Served::new(group, sharer.engine)).collect(),
                 reader: None,
                 position: 0,
                 looked: Instant::now(),
@@ -170,6 +168,27 @@ impl Sharing {
             let _ = thread.join();
         }
     }
+}
+
+/// Which groups each thread serves: those that copy to each other the same one, and no more threads than that leaves.
+fn dealt(groups: &[Arc<Group>], threads: usize) -> Vec<Vec<Arc<Group>>> {
+    let mut together: Vec<Vec<Arc<Group>>> = Vec::new();
+    for group in groups {
+        let copies =
+            |one: &Group, other: &Group| one.settings().0.rules.targets().any(|it| it == other.name());
+        let (mut linked, others): (Vec<_>, Vec<_>) = together
+            .into_iter()
+            .partition(|known| known.iter().any(|other| copies(group, other) || copies(other, group)));
+        linked.push(vec![group.clone()]);
+        together = others;
+        together.push(linked.concat());
+    }
+    let threads = threads.min(together.len());
+    let mut dealt = vec![Vec::new(); threads];
+    for (index, groups) in together.into_iter().enumerate() {
+        dealt[index % threads].extend(groups);
+    }
+    dealt
 }
 
 impl Drop for Sharing {
@@ -304,12 +323,14 @@ impl Thread {
             served.figures.missed += batch.missed_before();
         }
         let (mut keys, mut blocks) = ([KeyEntry::default(); TOGETHER], [first; TOGETHER]);
+        let mut unmarked = keys;
         let mut inputs = [FilterInput::default(); TOGETHER];
-        let filters = self.served.iter().any(|it| it.is_active() && !it.settings.filter.is_everything());
+        let filters = self.served.iter().any(|served| served.is_active() && served.asks_packets());
         loop {
             let mut count = 0;
             for (entry, block) in packets.by_ref().take(TOGETHER) {
                 (keys[count], blocks[count]) = (entry, block);
+                unmarked[count] = KeyEntry { source: [0; 4], ..entry };
                 count += 1;
             }
             if count == 0 {
@@ -325,10 +346,35 @@ impl Thread {
                 keys: &keys[..count],
                 blocks: &blocks[..count],
                 inputs: &inputs[..if filters { count } else { 0 }],
+                unmarked: &unmarked[..count],
             };
-            for served in self.served.iter_mut().filter(|served| served.is_active()) {
-                served.take(&chunk);
-                served.deliver(&self.ring, &chunk, if self.is_live { None } else { Some(&self.bell) });
+            for index in 0..self.served.len() {
+                if self.served[index].is_active() {
+                    let patient = if self.is_live { None } else { Some(&*self.bell) };
+                    self.served[index].take(&chunk);
+                    self.served[index].deliver(&self.ring, &chunk, patient);
+                    self.copy(index, &chunk);
+                }
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// Gives packets that rules of one group copy to the members of others, past their filters and rules.
+    fn copy(&mut self, from: usize, chunk: &Chunk<'_>) {
+        if self.served[from].working.verdicts.copies.is_empty() {
+            return;
+        }
+        let patient = if self.is_live { None } else { Some(&*self.bell) };
+        for (name, which) in std::mem::take(&mut self.served[from].working.verdicts.copies) {
+            // One that another thread serves gets copies from the next start on.
+            let target = self.served.iter_mut().find(|served| served.group.name() == name);
+            if let Some(target) = target.filter(|target| target.is_active()) {
+                let steer = target.settings.steer;
+                let (given, _) = target.route(chunk, which, |_| (0, steer));
+                target.figures.copied_in += given;
+                target.deliver_as(&self.ring, chunk, (chunk.unmarked, None), patient);
             }
         }
     }
@@ -345,8 +391,10 @@ struct Chunk<'a> {
     link_type: LinkType,
     keys: &'a [KeyEntry],
     blocks: &'a [PacketBlock<'a>],
-    /// Empty where no group has a filter.
+    /// Empty where no group looks at packets.
     inputs: &'a [FilterInput<'a>],
+    /// Key entries as members have them, without a mark.
+    unmarked: &'a [KeyEntry],
 }
 
 /// A group, served.
@@ -357,6 +405,7 @@ struct Served {
     version: u64,
     /// Of each link type that has come.
     predicates: Vec<(LinkType, Predicate)>,
+    working: Working,
     /// Who shares, by class; packets without a class have the empty one.
     classes: Vec<(String, Shares)>,
     /// By seat.
@@ -372,8 +421,11 @@ impl Served {
         let (settings, version) = group.settings();
         let seats = group.seats().len();
         let _ = settings.filter.prepare(engine); // where there is no machine code the interpreter answers the same
+        let mut working = Working::default();
+        working.set(&settings.rules, engine);
         Served {
             engine,
+            working,
             settings,
             version,
             predicates: Vec::new(),
@@ -384,6 +436,11 @@ impl Served {
             figures: Figures { given: vec![None; seats], ..Figures::default() },
             group,
         }
+    }
+
+    /// Whether it looks at more of packets than their key entries.
+    fn asks_packets(&self) -> bool {
+        !self.settings.filter.is_everything() || self.settings.rules.asks_packets()
     }
 
     fn is_active(&self) -> bool {
@@ -413,6 +470,7 @@ impl Served {
             (self.settings, self.version) = self.group.settings();
             let _ = self.settings.filter.prepare(self.engine); // as above
             self.predicates.clear();
+            self.working.set(&self.settings.rules, self.engine);
         }
         is_entering
     }
@@ -463,40 +521,66 @@ impl Served {
             which = self.predicate(chunk.link_type).matches_batch(chunk.inputs, which);
             self.figures.filtered += count as u64 - u64::from(which.count_ones());
         }
-        let (steer, shares) = (self.settings.steer, &mut self.classes[0].1);
-        if shares.is_empty() {
-            self.figures.unclaimed += u64::from(which.count_ones());
+        let steer = self.settings.steer;
+        if self.settings.rules.is_empty() {
+            let (given, taken) = self.route(chunk, which, |_| (0, steer));
+            self.figures.taken += taken;
+            self.figures.unclaimed += u64::from(which.count_ones()) - taken;
+            self.figures.doubled += given - taken;
             return;
         }
-        self.figures.taken += u64::from(which.count_ones());
-        let routes = &mut self.routes;
-        if steer == Steer::All {
-            self.figures.doubled += u64::from(which.count_ones()) * (shares.len() as u64 - 1);
-            for member in shares.members() {
-                routes[usize::from(member)].extend(bits(which));
-            }
-            return;
-        }
-        let mut to = |owner: Option<u8>, at: u8| {
-            if let Some(owner) = owner {
-                routes[usize::from(owner)].push(at);
-            }
+        let packets = Packets { link_type: chunk.link_type, keys: chunk.keys, inputs: chunk.inputs };
+        let alive = self.working.apply(&packets, which).alive;
+        // Where the members of each class are; of a class that nobody wants nowhere.
+        let place = |class: &String| self.classes.iter().position(|(known, _)| known == class);
+        let places: Vec<Option<usize>> = self.settings.rules.classes().iter().map(place).collect();
+        let verdicts = std::mem::take(&mut self.working.verdicts);
+        let wanted = |at: &u8| {
+            verdicts.classes[usize::from(*at)].is_none_or(|class| places[usize::from(class)].is_some())
         };
+        let claimed = bits(alive).filter(wanted).fold(0, |which, at| which | 1u64 << at);
+        let (given, taken) = self.route(chunk, claimed, |at| {
+            let class = verdicts.classes[at].and_then(|class| places[usize::from(class)]);
+            (class.unwrap_or(0), verdicts.steers[at].unwrap_or(steer))
+        });
+        self.working.verdicts = verdicts;
+        self.figures.taken += taken;
+        self.figures.unclaimed += u64::from(alive.count_ones()) - taken;
+        self.figures.doubled += given - taken;
+        self.figures.dropped = self.working.dropped();
+    }
+
+    /// Finds out who gets which packets: how many are given in all, and how many packets somebody gets. `how` says of each by
+    /// its place in which class, and by what it is shared out.
+    #[inline]
+    fn route(&mut self, chunk: &Chunk<'_>, which: u64, how: impl Fn(usize) -> (usize, Steer)) -> (u64, u64) {
+        let (routes, mut given, mut taken) = (&mut self.routes, 0, 0);
         for at in bits(which) {
             let index = usize::from(at);
+            let (class, steer) = how(index);
+            let shares = &mut self.classes[class].1;
+            let before = given;
+            let mut to = |owner: Option<u8>| {
+                if let Some(owner) = owner {
+                    routes[usize::from(owner)].push(at);
+                    given += 1;
+                }
+            };
             match steer.falls(chunk.link_type, &chunk.keys[index], chunk.blocks[index].data()) {
-                Falls::To(number) => to(shares.owner(number), at),
+                Falls::To(number) => to(shares.owner(number)),
                 Falls::Both(one, other) => {
                     let (one, other) = (shares.owner(one), shares.owner(other));
-                    to(one, at);
+                    to(one);
                     if one != other {
-                        self.figures.doubled += 1;
-                        to(other, at);
+                        to(other);
                     }
                 }
-                Falls::Next | Falls::All => to(shares.next_turn(), at),
+                Falls::Next => to(shares.next_turn()),
+                Falls::All => shares.members().for_each(|member| to(Some(member))),
             }
+            taken += u64::from(given > before);
         }
+        (given, taken)
     }
 
     fn predicate(&mut self, link_type: LinkType) -> &Predicate {
@@ -509,8 +593,29 @@ impl Served {
         &self.predicates[at].1
     }
 
-    /// Appends packets where they fell to. With a bell, which says when to give up, it waits for room.
+    /// Appends packets where they fell to, as rules left them. With a bell, which says when to give up, it waits for room.
     fn deliver(&mut self, ring: &Ring, chunk: &Chunk<'_>, patient: Option<&Bell>) {
+        if self.settings.rules.is_empty() || self.working.verdicts.touched == 0 {
+            return self.deliver_as(ring, chunk, (chunk.unmarked, None), patient);
+        }
+        let mut marked = [KeyEntry::default(); TOGETHER];
+        for (entry, (key, mark)) in marked.iter_mut().zip(chunk.keys.iter().zip(&self.working.verdicts.marks))
+        {
+            *entry = KeyEntry { source: mark.to_le_bytes(), ..*key };
+        }
+        let keep = self.working.verdicts.keep;
+        self.deliver_as(ring, chunk, (&marked[..chunk.keys.len()], Some(&keep)), patient);
+    }
+
+    /// The same with these key entries, and so many bytes of each packet at most.
+    fn deliver_as(
+        &mut self,
+        ring: &Ring,
+        chunk: &Chunk<'_>,
+        (keys, keep): (&[KeyEntry], Option<&[u32; TOGETHER]>),
+        patient: Option<&Bell>,
+    ) {
+        let looked = Looked { blocks: chunk.blocks, keys, keep };
         for seat in 0..self.routes.len() {
             if self.routes[seat].is_empty() {
                 continue;
@@ -521,34 +626,13 @@ impl Served {
                 let number = chunk.blocks[usize::from(first)].interface();
                 let is_other = |at: &u8| chunk.blocks[usize::from(*at)].interface() != number;
                 let (run, behind) = rest.split_at(rest.iter().position(is_other).unwrap_or(rest.len()));
-                self.give(ring, seat, number, chunk, run, patient);
+                if let Some(memory) = &mut self.memories[seat] {
+                    give(memory, ring, (chunk.link_type, number), looked, run, patient);
+                }
                 rest = behind;
             }
             self.routes[seat] = route;
             self.routes[seat].clear();
-        }
-    }
-
-    /// Gives packets of one interface to the member of a seat.
-    fn give(
-        &mut self,
-        ring: &Ring,
-        seat: usize,
-        number: u32,
-        chunk: &Chunk<'_>,
-        mut picks: &[u8],
-        patient: Option<&Bell>,
-    ) {
-        let Some(memory) = &mut self.memories[seat] else { return };
-        memory.count(picks.len() as u64);
-        let place = (chunk.link_type, number);
-        while let Appended::Full(from) = memory.append(ring, place, (chunk.blocks, chunk.keys, picks)) {
-            picks = &picks[from..];
-            let is_waited_for = patient.is_some_and(|bell| wait_for_room(memory, bell));
-            if !is_waited_for {
-                memory.miss(chunk.link_type, picks.len() as u64);
-                return;
-            }
         }
     }
 
@@ -601,6 +685,25 @@ impl Served {
     }
 }
 
+/// Gives packets of one interface to a member.
+fn give(
+    memory: &mut Memory,
+    ring: &Ring,
+    place: (LinkType, u32),
+    looked: Looked<'_>,
+    mut picks: &[u8],
+    patient: Option<&Bell>,
+) {
+    memory.count(picks.len() as u64);
+    while let Appended::Full(from) = memory.append(ring, place, looked, picks) {
+        picks = &picks[from..];
+        if !patient.is_some_and(|bell| wait_for_room(memory, bell)) {
+            memory.miss(place.0, picks.len() as u64);
+            return;
+        }
+    }
+}
+
 /// Waits a moment for room in a memory; whether it is to be waited for.
 fn wait_for_room(memory: &mut Memory, bell: &Bell) -> bool {
     if memory.seat.phase() != Phase::Active || memory.seat.is_removed() || bell.told().order == Order::End {
@@ -616,13 +719,4 @@ fn wait_for_room(memory: &mut Memory, bell: &Bell) -> bool {
     }
     memory.seat.remove();
     false
-}
-
-/// The numbers of the bits that are set, rising.
-fn bits(mut which: u64) -> impl Iterator<Item = u8> {
-    std::iter::from_fn(move || {
-        let at = (which != 0).then(|| which.trailing_zeros() as u8)?;
-        which &= which - 1;
-        Some(at)
-    })
 }

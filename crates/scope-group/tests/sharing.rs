@@ -3,6 +3,7 @@
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_group::group::GroupCounts;
+use scope_group::rules::{Rule, RuleSet, Test};
 use scope_group::seat::MEMORY_BYTES_MIN;
 use scope_group::{Group, GroupPlan, Newcomer, Phase, Seat, Settings, Sharer, Sharing};
 use scope_machine::cpus::Pinning;
@@ -45,7 +46,7 @@ fn plan(name: &str, filter: &str, steer: &str) -> GroupPlan {
     let filter = Filter::compile(filter, VlanRule::default(), &[]).unwrap();
     GroupPlan {
         name: name.to_string(),
-        settings: Settings { filter, steer: steer.parse().unwrap() },
+        settings: Settings { filter, steer: steer.parse().unwrap(), rules: Default::default() },
         memory_bytes: MEMORY_BYTES_MIN,
         members_max: 6,
         members: 0,
@@ -108,11 +109,15 @@ impl Run {
     }
 
     fn join(&self, group: usize, weight: u16) -> Member {
+        self.join_as(group, weight, "")
+    }
+
+    fn join_as(&self, group: usize, weight: u16, class: &str) -> Member {
         let (connection, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let free = self.groups[group].seats().iter().find(|seat| seat.phase() == Phase::Free);
         let seat = free.expect("a free seat").clone();
-        assert!(seat.enter(Newcomer { weight, class: String::new(), connection }));
+        assert!(seat.enter(Newcomer { weight, class: class.to_string(), connection }));
         let reader = OutsideReader::map(seat.memory().sealed_files().unwrap(), Begin::Now).unwrap();
         let mut member =
             Member { seat, reader, got: Vec::new(), flows: BTreeMap::new(), gaps: 0, _other: other };
@@ -178,16 +183,20 @@ fn until(mut is: impl FnMut() -> bool) {
 
 /// The laws of a group.
 fn adds_up(status: &GroupCounts) {
-    let counts = status.counts;
+    let counts = &status.counts;
     assert_eq!(counts.published, counts.idle + counts.seen + counts.missed + counts.behind, "{status:?}");
-    assert_eq!(counts.seen, counts.filtered + counts.unclaimed + counts.taken, "{status:?}");
+    assert_eq!(
+        counts.seen,
+        counts.filtered + counts.dropped.values().sum::<u64>() + counts.unclaimed + counts.taken,
+        "{status:?}"
+    );
     let standings = status.members.iter().map(|member| member.standing).chain([status.gone.standing]);
     let mut given = 0;
     for standing in standings {
         assert_eq!(standing.given, standing.read + standing.missed + standing.behind, "{status:?}");
         given += standing.given;
     }
-    assert_eq!(counts.taken + counts.doubled, given, "{status:?}");
+    assert_eq!(counts.taken + counts.doubled + counts.copied_in, given, "{status:?}");
 }
 
 impl Member {
@@ -409,10 +418,76 @@ fn settings_change_between_two_batches() {
     run.write(100, 10);
     run.settle();
     let filter = Filter::compile("udp src port 53", VlanRule::default(), &[]).unwrap();
-    run.groups[0].change(Settings { filter, steer: "flow".parse().unwrap() });
+    run.groups[0].change(Settings { filter, steer: "flow".parse().unwrap(), rules: Default::default() });
     run.write(100, 10);
     run.settle();
     member.read();
     let expected: Vec<u32> = (0..100).chain((100..200).filter(|number| number % 2 == 0)).collect();
     assert_eq!(member.got, expected);
+}
+
+/// A rule of these words: name, filter, actions.
+fn rules(rules: &[(&str, &str, &[&str])]) -> Arc<RuleSet> {
+    let rule = |(name, when, actions): &(&str, &str, &[&str])| Rule {
+        name: name.to_string(),
+        test: Test {
+            when: Some(Filter::compile(when, VlanRule::default(), &[]).unwrap()),
+            ..Test::default()
+        },
+        actions: actions.iter().map(|action| action.parse().unwrap()).collect(),
+    };
+    Arc::new(RuleSet::new(rules.iter().map(rule).collect(), format!("{rules:?}")))
+}
+
+#[test]
+fn rules_drop_mark_class_steer_and_copy_and_the_figures_add_up() {
+    let mut first = plan("first", "", "all");
+    first.settings.rules = rules(&[
+        ("loud", "udp src port 53", &["copy other", "class loud"]),
+        ("gone", "src net 10.0.0.0/25", &["drop"]),
+        ("unwanted", "src net 10.0.0.128/26", &["class nobody"]),
+    ]);
+    let mut run = Run::new(&[first, plan("other", "ip6", "round-robin")], true);
+    let mut plain = run.join(0, 1);
+    let mut loud = run.join_as(0, 1, "loud");
+    let (mut one, mut two) = (run.join(1, 1), run.join(1, 1));
+    for _ in 0..10 {
+        run.write(400, 256);
+        run.settle();
+        [&mut plain, &mut loud, &mut one, &mut two].into_iter().for_each(Member::read);
+    }
+    let (status, other) = (run.status(0), run.status(1));
+    // Of both directions those with an even number come from port 53.
+    let even: Vec<u32> = (0..4000).filter(|number| number % 2 == 0).collect();
+    assert_eq!(loud.got, even);
+    assert_eq!(together(&[&one, &two]), even);
+    assert!(plain.flows.values().all(|flow| *flow >= 192) && plain.got.iter().all(|number| number % 2 == 1));
+    let counts = &status.counts;
+    assert_eq!(counts.taken, (plain.got.len() + loud.got.len()) as u64);
+    assert_eq!(counts.dropped.keys().collect::<Vec<_>>(), ["gone", "loud", "unwanted"]);
+    let gone = counts.dropped["gone"];
+    assert!(gone > 0 && counts.unclaimed > 0);
+    assert_eq!(gone + counts.unclaimed + counts.taken, 4000);
+    assert_eq!((other.counts.copied_in, other.counts.taken, other.counts.filtered), (2000, 0, 4000));
+}
+
+#[test]
+fn rules_keep_the_first_bytes_and_the_length_on_the_wire() {
+    let mut group = plan("g", "", "all");
+    group.settings.rules = rules(&[("short", "udp src port 53", &["keep 50", "mark 7"])]);
+    let mut run = Run::new(&[group], true);
+    let mut member = run.join(0, 1);
+    run.write(100, 10);
+    run.settle();
+    let mut lengths = Vec::new();
+    while let Some(batch) = member.reader.next_batch().unwrap() {
+        for block in batch.blocks() {
+            let number = u32::from_be_bytes(block.data()[42..46].try_into().unwrap());
+            let flow = u16::from_be_bytes(block.data()[46..48].try_into().unwrap());
+            assert_eq!(block.original_len() as usize, frame(flow, number).len());
+            lengths.push((number % 2 == 0, block.data().len()));
+        }
+    }
+    assert_eq!(lengths.len(), 100);
+    assert!(lengths.iter().all(|(is_short, len)| if *is_short { *len == 50 } else { *len >= 60 }));
 }

@@ -614,6 +614,17 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub group: Vec<String>,
+    /// A set of hosts or ports that rules of groups ask: 'partners,kind=hosts,file=partners.txt'
+    ///
+    /// KIND is hosts (a file of addresses, prefixes and ranges) or ports (of ports and ranges). Rules stand in a
+    /// configuration file, as [[group.rule]]. May be given several times.
+    #[arg(
+        long,
+        value_name = "NAME,kind=KIND,file=FILE",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub set: Vec<String>,
     /// Threads that serve the groups
     #[arg(
         long,
@@ -639,6 +650,9 @@ pub struct RunArgs {
     /// Texts of scripts that were read already, by file; others are read where files are looked at.
     #[arg(skip)]
     pub scripts: ScriptTexts,
+    /// The same of files of sets.
+    #[arg(skip)]
+    pub sets: ScriptTexts,
 }
 
 impl RunArgs {

@@ -389,3 +389,141 @@ fn one_that_doesn_t_move_is_removed_from_a_run_that_loses_nothing() {
     assert!(sorted(&packets(&place.path("good.pcapng"))) == sorted(&packets(&file)), "other packets");
     drop(still);
 }
+
+/// UDP from this address to 192.0.2.1 port 53.
+fn udp(number: u32, source: [u8; 4]) -> Record {
+    let mut data = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+    data.extend(source);
+    data.extend([192, 0, 2, 1, 0x10, 0, 0, 53, 0, 26, 0, 0]);
+    data.extend(number.to_be_bytes());
+    data.resize(60, 0);
+    Record::new(1_700_000_000_000_000_000 + i64::from(number) * 1000, data)
+}
+
+#[test]
+fn rules_of_a_configuration_act_in_order_and_are_counted_by_name() {
+    let place = Place::new();
+    let mut capture = scope_testkit::traffic::Capture::ethernet("eth0");
+    for number in 0..1000u32 {
+        capture.insert(udp(number, [10, 0, 0, number as u8]));
+    }
+    let source = place.source(&capture);
+    let (socket, file, hosts) = (place.path("attach"), place.path("w.toml"), place.path("hosts.txt"));
+    std::fs::write(&hosts, "10.0.0.0/28 # the first 16\n10.0.0.99\n10.0.0.200-10.0.0.209\n").unwrap();
+    let text = format!(
+        "attach = {socket:?}\nsource = {source:?}\nset = \"few,kind=hosts,file={}\"\n\
+         [[group]]\nname = \"main\"\nmembers = 2\nsteer = \"all\"\n\
+         [[group.rule]]\nname = \"copied\"\nwhen = \"host 10.0.0.99\"\ndo = [\"copy more\"]\n\
+         [[group.rule]]\nname = \"gone\"\nsrc-in = \"few\"\ndo = \"drop\"\n\
+         [[group.rule]]\nname = \"short\"\nwhen = \"host 10.0.0.50\"\ndo = [\"keep 46\", \"class special\"]\n\
+         [[group.rule]]\nname = \"half\"\nunless = \"net 10.0.0.0/25\"\ndo = [\"sample 1/2\"]\n\
+         [[group]]\nname = \"more\"\nmembers = 1\nfilter = \"ip6\"\n",
+        hosts.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = place.command(&[]);
+    command.arg("--config").arg(&file);
+    let run = Started::new(command);
+    wait_until("the socket", || socket.exists());
+    let start = |name: &str, group: &str, more: &[&str]| {
+        let words = [&["-w", name, "--name", name][..], more].concat();
+        Started::new(tap(&socket, place.root(), group, &words))
+    };
+    let taps = [
+        start("plain.pcapng", "main", &[]),
+        start("special.pcapng", "main", &["--class", "special"]),
+        start("more.pcapng", "more", &[]),
+    ];
+    for tap in taps {
+        let done = tap.finish(LIMIT);
+        assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    }
+    let done = run.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    let groups = summary["groups"].as_array().unwrap();
+    groups.iter().for_each(adds_up);
+    // A naive model of the same.
+    let last = |packet: &Record| packet.data[29];
+    let few = |last: u8| last < 16 || last == 99 || (200..=209).contains(&last);
+    let (mut plain, mut special, mut gone, mut sampled) = (Vec::new(), Vec::new(), 0, 0);
+    for packet in &capture.packets {
+        match last(packet) {
+            last if few(last) => gone += 1,
+            50 => special.push((packet.time_ns, 60, packet.data[..46].to_vec())),
+            last if last >= 128 => {
+                if sampled % 2 == 0 {
+                    plain.push((packet.time_ns, 60, packet.data.clone()));
+                }
+                sampled += 1;
+            }
+            _ => plain.push((packet.time_ns, 60, packet.data.clone())),
+        }
+    }
+    assert!(sorted(&packets(&place.path("plain.pcapng"))) == plain, "other packets");
+    assert!(sorted(&packets(&place.path("special.pcapng"))) == special, "other packets");
+    let copied: Vec<u8> = packets(&place.path("more.pcapng")).iter().map(last).collect();
+    assert_eq!(copied, [99; 4]);
+    let dropped = &groups[1]["dropped"];
+    assert_eq!((&dropped["gone"], &dropped["half"]), (&gone.into(), &(sampled / 2).into()), "{dropped}");
+    assert_eq!((&groups[2]["copied_in"], &groups[2]["taken"]), (&4.into(), &0.into()));
+}
+
+#[test]
+fn a_set_is_read_again_on_sighup_and_with_a_bad_line_the_old_one_stays() {
+    let place = Place::new();
+    let (socket, file, hosts) = (place.path("attach"), place.path("w.toml"), place.path("hosts.txt"));
+    std::fs::write(&hosts, "192.0.2.1\n").unwrap();
+    let text = format!(
+        "attach = {socket:?}\nsource = \"synth:rate=5k\"\n[[set]]\nname = \"few\"\nkind = \"hosts\"\nfile = {hosts:?}\n\
+         [[group]]\nname = \"one\"\n[[group.rule]]\nname = \"gone\"\nhost-in = \"few\"\ndo = \"drop\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let config = file.to_str().unwrap().to_string();
+    let running = Running::bare(place, &["--config", &config]);
+    let tap = Started::new(tap(&socket, running.place.root(), "one", &["-w", "x.pcapng"]));
+    let shared = Shared { running, socket };
+    shared.wait_for_members("one", 1);
+    let dropped = || shared.group("one")["dropped"]["gone"].as_u64().unwrap();
+    assert_eq!(dropped(), 0);
+    std::fs::write(&hosts, "0.0.0.0/0\n::/0\nnobody\n").unwrap();
+    let words = || shared.running.started.words();
+    shared.running.started.signal(libc::SIGHUP);
+    wait_until("a refusal", || words().contains("reload: refused"));
+    assert!(words().contains("line 3: 'nobody' is no host"), "{}", words());
+    assert_eq!(dropped(), 0);
+    std::fs::write(&hosts, "0.0.0.0/0\n::/0\n").unwrap();
+    shared.running.started.signal(libc::SIGHUP);
+    wait_until("packets that are dropped", || dropped() > 100);
+    drop(tap);
+    shared.running.end();
+}
+
+#[test]
+fn rules_and_sets_that_can_t_be_meant_are_refused_all_at_once() {
+    let place = Place::new();
+    let (file, ports) = (place.path("w.toml"), place.path("ports.txt"));
+    std::fs::write(&ports, "53\nhttp\n").unwrap();
+    let text = format!(
+        "attach = \"a\"\nsource = \"synth:\"\n[[set]]\nname = \"bad\"\nkind = \"ports\"\nfile = {ports:?}\n\
+         [[set]]\nname = \"none\"\nkind = \"hosts\"\nfile = \"no-such-file\"\n\
+         [[group]]\nname = \"a\"\n[[group.rule]]\nname = \"x\"\nhost-in = \"other\"\ndo = [\"burn\", \"copy b\"]\n\
+         [[group]]\nname = \"b\"\n[[group.rule]]\nname = \"x\"\ndo = [\"copy c\"]\n\
+         [[group]]\nname = \"c\"\n[[group.rule]]\nname = \"x\"\ndo = [\"copy b\", \"copy nobody\"]\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = place.command(&[]);
+    command.arg("--config").arg(&file);
+    let done = finish(command);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    for expected in [
+        "line 2: 'http' is no port",
+        "no-such-file",
+        "there is no set 'other'",
+        "'burn' is nothing that a rule can do",
+        "its copies come back to it",
+        "'nobody' is no group that there is",
+    ] {
+        assert!(done.stderr.contains(expected), "{expected}: {}", done.stderr);
+    }
+}

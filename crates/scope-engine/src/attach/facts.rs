@@ -9,7 +9,7 @@ use scope_share::page::Standing;
 impl GroupStatus {
     /// As log, summary and API have it.
     pub fn facts(&self) -> counts::Group {
-        let of = self.counts;
+        let of = &self.counts;
         let only = |figure: u64| Rare(self.rules.as_ref().map(|_| figure));
         let (filter, steer) = self.rules.clone().unzip();
         counts::Group {
@@ -22,11 +22,11 @@ impl GroupStatus {
             missed: only(of.missed),
             behind: only(of.behind),
             filtered: only(of.filtered),
-            dropped: Rare(self.rules.as_ref().map(|_| counts::ByWord::new())),
+            dropped: Rare(self.rules.as_ref().map(|_| of.dropped.clone())),
             unclaimed: only(of.unclaimed),
             taken: only(of.taken),
             doubled: only(of.doubled),
-            copied_in: only(0),
+            copied_in: only(of.copied_in),
             members_max: self.members_max as u64,
             memory_bytes: self.memory_bytes,
             members: self.members.iter().map(member).collect(),

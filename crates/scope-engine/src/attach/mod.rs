@@ -185,7 +185,7 @@ impl Attach {
             members.set_allowed(entry.allowed.as_ref().unwrap_or(&self.desk.own));
             let (settings, _) = group.settings();
             let new = &entry.plan.settings;
-            if settings.filter.text() != new.filter.text() || settings.steer != new.steer {
+            if !settings.is_same(new) {
                 group.change(new.clone());
             }
             if !group.is_sized(&entry.plan) {

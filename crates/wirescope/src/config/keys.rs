@@ -50,9 +50,12 @@ const GROUP: Shape = Shape {
         ("members", Kind::Amount),
         ("stuck", Kind::Amount),
         ("allow", Kind::Text),
+        ("rule", Kind::Tables),
     ],
     instead: &[],
 };
+/// What a set may say where it is a table.
+const SET: Shape = Shape { main: "name", more: &[("kind", Kind::Text), ("file", Kind::Text)], instead: &[] };
 /// What a source may say where it is a table.
 const SOURCE: Shape = Shape { main: "spec", more: &[], instead: &[] };
 
@@ -72,6 +75,7 @@ fn key(arg: &Arg) -> Option<Key> {
         "dump" => Some(DUMP),
         "signal" => Some(SIGNAL),
         "group" => Some(GROUP),
+        "set" => Some(SET),
         "source" => Some(SOURCE),
         _ => None,
     };

@@ -11,8 +11,8 @@
 
 use super::{keys, laid_over, meant, written};
 use crate::args::{RunArgs, ScriptTexts};
-use crate::plan::scripts;
 use crate::plan::{self, Look};
+use crate::plan::{scripts, sets};
 use crate::script::file;
 use scope_api::trigger::Trigger;
 use scope_config::{Given, Settings, Written};
@@ -25,6 +25,7 @@ use scope_fault::Fault;
 use scope_packet::LinkType;
 use scope_rights::is_readable;
 use scope_trigger::TriggerConfig;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -44,7 +45,9 @@ pub struct Reloader {
     link_types: Vec<LinkType>,
     /// Files of scripts at the start.
     scripts: Vec<String>,
-    /// What they were when they were read last.
+    /// Files of sets at the start.
+    sets: Vec<String>,
+    /// What scripts were when they were read last.
     texts: ScriptTexts,
     /// Libraries that were opened.
     libraries: Vec<String>,
@@ -60,7 +63,8 @@ impl Reloader {
     /// For a run of these settings; `None` where they have neither a file nor a script.
     pub fn of(settings: &Settings, run: &RunPlan) -> Option<Reloader> {
         let (path, scripts) = (settings.file().map(Path::to_path_buf), scripts::files(settings));
-        if path.is_none() && scripts.is_empty() {
+        let sets = sets::files(settings);
+        if path.is_none() && scripts.is_empty() && sets.is_empty() {
             return None;
         }
         Some(Reloader {
@@ -69,6 +73,7 @@ impl Reloader {
             settings: settings.clone(),
             link_types: run.fixed.link_types.clone(),
             scripts,
+            sets,
             texts: texts(run),
             libraries: run.fixed.scripts.libraries.clone(),
             has_flows: run.fixed.stats.is_some(),
@@ -100,6 +105,13 @@ impl Reloader {
             };
             new.scripts.insert(name, file::text(opened));
         }
+        for name in sets::files(&new.settings) {
+            let opened = match &mut self.reread {
+                Some(reread) => reread.open(Path::new(&name)),
+                None => File::open(&name),
+            };
+            new.sets.insert(name, sets::text(opened));
+        }
         let meant_new = plan::plan(&new, look)?;
         let libraries = &meant_new.run.fixed.scripts.libraries;
         if let Some(library) = libraries.iter().find(|library| !self.libraries.contains(library)) {
@@ -127,7 +139,8 @@ impl Reloader {
             new.settings.changed(&self.settings, &meant_as).filter(|key| kept(key)).map(told).collect();
         let mut changed: Vec<String> =
             settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
-        let args = RunArgs { scripts: std::mem::take(&mut new.scripts), ..meant(settings)? };
+        let (scripts, sets) = (std::mem::take(&mut new.scripts), std::mem::take(&mut new.sets));
+        let args = RunArgs { scripts, sets, ..meant(settings)? };
         let run = plan::plan(&args, look)?.run;
         let texts = texts(&run);
         changed.extend(
@@ -146,8 +159,8 @@ impl Reloader {
     /// # Errors
     /// Where there is no process for it.
     pub fn prepare(&mut self) -> std::io::Result<()> {
-        let scripts = self.scripts.iter().map(Path::new);
-        let paths: Vec<&Path> = self.path.as_deref().into_iter().chain(scripts).collect();
+        let named = self.scripts.iter().chain(&self.sets).map(Path::new);
+        let paths: Vec<&Path> = self.path.as_deref().into_iter().chain(named).collect();
         let mut is_needed = false;
         for path in &paths {
             is_needed |= !is_readable(&path.canonicalize()?);

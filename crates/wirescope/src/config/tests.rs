@@ -77,6 +77,7 @@ fn a_value_of_a_wrong_type_is_named_with_its_line_for_every_key() {
         let wrong: &[&str] = match key.kind {
             Kind::Switch => &["1", "\"true\"", "[true]", "{ a = 1 }", "2026-01-01"],
             Kind::Count => &["-1", "10", "\"1\"", "[1]", "1.5"],
+            Kind::Tables => &["1", "true", "[\"a\"]", "{ a = 1 }"],
             Kind::Text => &["1", "true", "[\"a\"]", "{ a = 1 }", "2026-01-01"],
             Kind::Amount => &["true", "[\"a\"]", "{ a = 1 }", "2026-01-01", "nan", "inf"],
             Kind::List => &["1", "true", "[1]", "[[\"a\"]]", "[{ a = 1 }]", "{ a = 1 }", "2026-01-01"],
@@ -477,6 +478,15 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
         ("store-min-free", "\"20%\""),
         ("attach-ring", "\"root\"\nattach = \"/tmp/a\""),
         ("group", "\"dns\"\nattach = \"/tmp/a\""),
+        (
+            "set",
+            concat!(
+                "\"p,kind=hosts,file=",
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/hosts.txt\"\nattach = \"/tmp/a\"\n[[group]]\nname = \"g\"\n",
+                "[[group.rule]]\nname = \"r\"\nhost-in = \"p\"\ndo = [\"drop\"]"
+            ),
+        ),
     ];
     assert_eq!(of_live.map(|(key, _)| key), Live::KEYS);
     for (key, value) in of_live {

@@ -3,6 +3,7 @@
 use super::allowed::allowed;
 use super::faults::{Faults, bad, omit_it, such_as};
 use super::places::socket;
+use super::sets::Sets;
 use super::{Look, count, groups};
 use crate::args::RunArgs;
 use scope_engine::{Allowed, AttachPlan, GroupEntry};
@@ -26,6 +27,7 @@ pub struct Changing {
 /// The door of a run, if it is to have one, and what of it may change.
 pub fn plan(
     args: &RunArgs,
+    sets: &Sets,
     vlan: VlanRule,
     link_types: &[LinkType],
     look: Look<'_>,
@@ -39,7 +41,7 @@ pub fn plan(
             Allowed::default()
         })
     });
-    let groups = groups::plan(args, (vlan, link_types), look, faults);
+    let groups = groups::plan(args, sets, (vlan, link_types), look, faults);
     let threads = count("attach-threads", &args.attach_threads, THREADS_MAX, faults) as u32;
     let pinning = args.attach_cpus.as_ref().map(|text| pinning(text, look, faults)).unwrap_or_default();
     let changing = Changing { ring: ring.clone().unwrap_or_default(), groups: groups.clone() };

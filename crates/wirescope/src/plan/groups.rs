@@ -1,8 +1,10 @@
 //! Groups as meant: `NAME,KEY=VALUE,...`, or the same as a table of a configuration file.
 
-use super::Look;
 use super::allowed::allowed;
+use super::elements::{self, Written};
 use super::faults::{Faults, bad};
+use super::sets::Sets;
+use super::{Look, rules};
 use crate::args::RunArgs;
 use scope_engine::GroupEntry;
 use scope_fault::{Fault, Subject};
@@ -15,13 +17,15 @@ use scope_share::RING;
 use scope_share::message::{NAME_BYTES_MAX, is_name};
 use scope_spelling::figures::size;
 use scope_spelling::values::{parse_duration_ns, parse_size};
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The setting.
 const KEY: &str = "group";
 /// What a group may say besides its name.
-const WORDS: [&str; 7] = ["filter", "steer", "memory", "members-max", "members", "stuck", "allow"];
+const WORDS: [&str; 8] = ["filter", "steer", "memory", "members-max", "members", "stuck", "allow", RULE];
+/// Rules stand in a configuration file.
+const RULE: &str = "rule";
 /// Groups at most.
 const GROUPS_MAX: usize = 64;
 /// Memory of a member, unless another size is given, bytes.
@@ -33,28 +37,20 @@ const MEMBERS: u32 = 8;
 /// The longest stillness that is one, ns.
 const STUCK_NS_MAX: i64 = 3_600_000_000_000;
 
-/// A group as written: its name, and what it says besides.
-type Written = (String, BTreeMap<String, String>);
+/// How a group is written.
+const EXAMPLE: &str = "e.g. --group 'dns,filter=udp port 53,steer=flow'";
 
 /// All groups, as far as they have no faults.
 pub fn plan(
     args: &RunArgs,
+    sets: &Sets,
     links: (VlanRule, &[LinkType]),
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> Vec<GroupEntry> {
-    let values = args.settings.values(KEY);
     let mut entries: Vec<GroupEntry> = Vec::new();
-    for (index, text) in args.group.iter().enumerate() {
-        let own = values.get(index).and_then(|value| value.own.as_ref());
-        let written = match own {
-            Some(own) => Ok((
-                text.clone(),
-                own.iter().map(|(word, own)| (word.to_string(), own.text.clone())).collect(),
-            )),
-            None => take_apart(text),
-        };
-        let found = written.and_then(|written| group(&written, links, look));
+    for (index, written) in elements::written(KEY, EXAMPLE, args, &args.group) {
+        let found = written.and_then(|written| group(&written, sets, links, look));
         let taken = |entry: &GroupEntry| entries.iter().any(|other| other.plan.name == entry.plan.name);
         match found {
             Ok(entry) if taken(&entry) => {
@@ -65,6 +61,7 @@ pub fn plan(
             Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
         }
     }
+    faults_of_copies(&entries, faults);
     if args.group.len() > GROUPS_MAX {
         let cause = format!("there are {}, and {GROUPS_MAX} are the most", args.group.len());
         faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
@@ -72,56 +69,51 @@ pub fn plan(
     entries
 }
 
-/// `NAME,KEY=VALUE,...`. A comma behind which no key stands belongs to the value before it.
-fn take_apart(text: &str) -> Result<Written, Vec<Fault>> {
-    let (name, rest) = text.split_once(',').unwrap_or((text, ""));
-    let mut words: BTreeMap<String, String> = BTreeMap::new();
-    let mut faults = Vec::new();
-    let mut last: Option<String> = None;
-    for part in rest.split(',').filter(|_| !rest.is_empty()) {
-        let is_key =
-            |word: &str| !word.is_empty() && word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-');
-        match part.split_once('=').map(|(word, value)| (word.trim(), value)).filter(|(word, _)| is_key(word))
-        {
-            Some((word, value)) => {
-                if words.insert(word.to_string(), value.to_string()).is_some() {
-                    faults.push(of(name, word).cause("it is given twice").remedy("omit one of them"));
-                }
-                last = Some(word.to_string());
+fn of(name: &str, word: &str) -> Fault {
+    elements::of(KEY, name, word)
+}
+
+/// Copies go to groups that there are, and never come back.
+fn faults_of_copies(entries: &[GroupEntry], faults: &mut Faults<'_>) {
+    let named = |name: &str| entries.iter().position(|entry| entry.plan.name == name);
+    let targets = |at: usize| -> Vec<&str> { entries[at].plan.settings.rules.targets().collect() };
+    for (index, entry) in entries.iter().enumerate() {
+        let name = &entry.plan.name;
+        for target in targets(index) {
+            if named(target).is_none() {
+                let fault = of(name, RULE).value(target, "is no group that there is");
+                faults.add_of_element(
+                    KEY,
+                    index,
+                    fault.remedy("copy to a --group, or make one of this name"),
+                );
             }
-            None => match last.as_ref().and_then(|word| words.get_mut(word)) {
-                Some(value) => *value = format!("{value},{part}"),
-                None => {
-                    let cause = format!("'{}' is no KEY=VALUE", part.trim());
-                    faults.push(
-                        Fault::of(KEY).with_value(text).cause(cause).remedy(format!("write {}", example())),
-                    );
+        }
+        let (mut reached, mut next) = (vec![false; entries.len()], vec![index]);
+        while let Some(at) = next.pop() {
+            for target in targets(at).into_iter().filter_map(named) {
+                if !std::mem::replace(&mut reached[target], true) {
+                    next.push(target);
                 }
-            },
+            }
+        }
+        if reached[index] {
+            let fault = of(name, RULE).cause("its copies come back to it, through other groups");
+            faults.add_of_element(KEY, index, fault.remedy("omit one of these copies"));
         }
     }
-    if faults.is_empty() { Ok((name.trim().to_string(), words)) } else { Err(faults) }
-}
-
-fn example() -> &'static str {
-    "e.g. --group 'dns,filter=udp port 53,steer=flow'"
-}
-
-/// A fault of what a group says of itself.
-fn of(name: &str, word: &str) -> Fault {
-    let (element, word) = (Some(name.to_string()), Some(word.to_string()));
-    Fault::about(Subject::Setting { key: KEY.to_string(), element, word })
 }
 
 /// One group.
 fn group(
     (name, words): &Written,
+    sets: &Sets,
     (vlan, link_types): (VlanRule, &[LinkType]),
     look: Look<'_>,
 ) -> Result<GroupEntry, Vec<Fault>> {
     let mut faults = Vec::new();
     if !is_name(name) || name.contains(['=', ',']) {
-        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text without , and =: {}", example());
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text without , and =: {EXAMPLE}");
         faults.push(Fault::of(KEY).value(name, "is no name of a group").remedy(remedy));
     }
     if name == RING {
@@ -188,9 +180,14 @@ fn group(
         faults.extend(found);
         None
     });
+    let rules = word(RULE).map(|text| rules::read(name, text, sets, (vlan, link_types)));
+    let rules = rules.transpose().unwrap_or_else(|found| {
+        faults.extend(found);
+        None
+    });
     match (filter, faults.is_empty()) {
         (Ok(filter), true) => {
-            let settings = Settings { filter, steer };
+            let settings = Settings { filter, steer, rules: Arc::new(rules.unwrap_or_default()) };
             let name = name.clone();
             let plan = GroupPlan { name, settings, memory_bytes, members_max, members, stuck };
             Ok(GroupEntry { plan, allowed })
@@ -204,8 +201,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<GroupEntry, Vec<String>> {
-        let found =
-            take_apart(text).and_then(|written| group(&written, (VlanRule::default(), &[]), Look::Machine));
+        let found = elements::take_apart(KEY, EXAMPLE, text)
+            .and_then(|written| group(&written, &Sets::default(), (VlanRule::default(), &[]), Look::Machine));
         found.map_err(|faults| faults.iter().map(ToString::to_string).collect())
     }
 

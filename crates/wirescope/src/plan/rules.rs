@@ -1,0 +1,177 @@
+//! Rules as meant: tables of a configuration file, below the group that they belong to.
+
+use super::elements;
+use super::sets::Sets;
+use scope_config::{Word, tables};
+use scope_fault::Fault;
+use scope_filter::{Filter, VlanRule};
+use scope_group::rules::{Action, RULES_MAX, Rule, RuleSet, SPELLINGS, Test};
+use scope_group::sets::{Set, SetKind};
+use scope_packet::LinkType;
+use scope_share::message::is_name;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// What a rule may say.
+const WORDS: [&str; 8] = ["name", "when", "unless", "src-in", "dst-in", "host-in", "port-in", "do"];
+/// Where rules stand.
+const KEY: &str = "group";
+
+/// The rules of a group, from the text of their tables.
+///
+/// # Errors
+/// All faults.
+pub fn read(
+    group: &str,
+    text: &str,
+    sets: &Sets,
+    links: (VlanRule, &[LinkType]),
+) -> Result<RuleSet, Vec<Fault>> {
+    let of_rule = |name: &str| elements::of(KEY, group, "rule").with_value(name);
+    let tables = tables(text).map_err(|(at, word)| {
+        let fault =
+            of_rule(&(at + 1).to_string()).cause(format!("'{word}' is neither a text nor a list of texts"));
+        vec![fault.remedy("write a text in quotes, or a list of them")]
+    })?;
+    let mut faults = Vec::new();
+    let mut rules: Vec<Rule> = Vec::new();
+    let mut known = text.to_string();
+    for (at, table) in tables.iter().enumerate() {
+        match rule((group, at), table, sets, links, &mut known) {
+            Ok(rule) if rules.iter().any(|other| other.name == rule.name) => {
+                let fault = of_rule(&rule.name).cause("two rules of the group have this name");
+                faults.push(fault.remedy("choose another one"));
+            }
+            Ok(rule) => rules.push(rule),
+            Err(found) => faults.extend(found),
+        }
+    }
+    if tables.len() > RULES_MAX {
+        let cause = format!("there are {} rules, and {RULES_MAX} are the most", tables.len());
+        faults.push(elements::of(KEY, group, "rule").cause(cause).remedy("omit some"));
+    }
+    if faults.is_empty() { Ok(RuleSet::new(rules, known)) } else { Err(faults) }
+}
+
+/// One rule; `known` gets what its sets are.
+fn rule(
+    (group, at): (&str, usize),
+    table: &BTreeMap<String, Word>,
+    sets: &Sets,
+    (vlan, link_types): (VlanRule, &[LinkType]),
+    known: &mut String,
+) -> Result<Rule, Vec<Fault>> {
+    let text = |word: &str| match table.get(word) {
+        Some(Word::Text(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let name = text("name").unwrap_or_default().to_string();
+    let called = if name.is_empty() { format!("the {}. one", at + 1) } else { name.clone() };
+    let fault = || elements::of(KEY, group, "rule").with_value(&called);
+    let mut faults = Vec::new();
+    if !is_name(&name) {
+        faults.push(fault().cause("it has no name").remedy("add name = \"...\""));
+    }
+    for word in table.keys().filter(|word| !WORDS.contains(&word.as_str())) {
+        let words = WORDS.join(", ");
+        faults.push(
+            fault().cause(format!("there is no '{word}' in a rule")).remedy(format!("there are: {words}")),
+        );
+    }
+    let is_list = |word: &str| word != "do" && matches!(table.get(word), Some(Word::List(_)));
+    for word in WORDS.into_iter().filter(|word| is_list(word)) {
+        faults.push(fault().cause(format!("'{word}' is a list")).remedy("write one text, in quotes"));
+    }
+    if table.contains_key("when") && table.contains_key("unless") {
+        faults.push(fault().cause("there are both 'when' and 'unless' in it").remedy("omit one of them"));
+    }
+    let mut filter = |word: &str| {
+        let compiled = text(word).map(|text| Filter::compile(text, vlan, link_types)).transpose();
+        compiled.unwrap_or_else(|error| {
+            faults.push(error.fault().of_subject(fault().subject.clone()));
+            None
+        })
+    };
+    let (when, unless) = (filter("when"), filter("unless"));
+    let mut set = |word: &str, kind: SetKind| -> Option<Arc<Set>> {
+        let name = text(word)?;
+        match sets.get(name) {
+            Some(found) if found.set.kind() == kind => {
+                let _ = write!(known, " {name}:{:x}", found.version); // writing to a text never fails
+                return Some(found.set.clone());
+            }
+            Some(_) => {
+                let wanted = if kind == SetKind::Hosts { "hosts" } else { "ports" };
+                let cause = format!("{word}: '{name}' is no set of {wanted}");
+                faults.push(fault().cause(cause).remedy(format!("name a set with kind = \"{wanted}\"")));
+            }
+            None => {
+                let cause = format!("{word}: there is no set '{name}'");
+                let remedy = format!("make it: [[set]] with name = \"{name}\", or --set");
+                faults.push(fault().cause(cause).remedy(remedy));
+            }
+        }
+        None
+    };
+    let test = Test {
+        when,
+        unless,
+        source_in: set("src-in", SetKind::Hosts),
+        destination_in: set("dst-in", SetKind::Hosts),
+        host_in: set("host-in", SetKind::Hosts),
+        port_in: set("port-in", SetKind::Ports),
+    };
+    let words = match table.get("do") {
+        Some(Word::List(words)) => words.clone(),
+        Some(Word::Text(word)) => vec![word.clone()],
+        None => Vec::new(),
+    };
+    if words.is_empty() {
+        faults.push(fault().cause("it does nothing").remedy("add do = [\"drop\"], or the like"));
+    }
+    let mut actions = Vec::new();
+    for word in words {
+        match word.parse::<Action>() {
+            Ok(action) => actions.push(action),
+            Err(bad) => faults.push(fault().cause(bad.to_string()).remedy(format!("there are: {SPELLINGS}"))),
+        }
+    }
+    if faults.is_empty() { Ok(Rule { name, test, actions }) } else { Err(faults) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let read = read("g", text, &Sets::default(), (VlanRule::default(), &[]));
+        read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_rules_is_told_at_once() {
+        let check = |text: &str, expected: &[&str]| {
+            let found = faults(text);
+            assert_eq!(found.len(), expected.len(), "{text}: {found:#?}");
+            for (fault, expected) in found.iter().zip(expected) {
+                assert!(fault.contains(expected), "{text}: {fault}");
+            }
+        };
+        check("[{name = \"a\", when = \"udp\", do = [\"drop\"]}, {name = \"b\", do = \"stop\"}]", &[]);
+        check("[{name = \"a\", do = \"stop\"}, {name = \"a\", do = \"stop\"}]", &["two rules"]);
+        check("[{}]", &["it has no name", "it does nothing"]);
+        check(
+            "[{name = \"a\", if = \"x\", when = \"prot 6\", unless = \"udp\", src-in = \"p\", do = [\"burn\", \"drop\"]}]",
+            &[
+                "there is no 'if'",
+                "both 'when' and 'unless'",
+                "rule",
+                "there is no set 'p'",
+                "nothing that a rule can do",
+            ],
+        );
+        check("[{name = \"a\", when = [\"udp\"], do = \"drop\"}]", &["'when' is a list"]);
+        check("[{name = \"a\", do = true}]", &["neither a text"]);
+    }
+}
