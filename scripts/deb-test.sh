@@ -27,6 +27,7 @@ contents() {
     has -rw-r--r-- usr/share/wirescope/prometheus/wirescope.rules.yml
     has -rw-r--r-- etc/wirescope/wirescope.toml
     has -rw-r--r-- etc/logrotate.d/wirescope
+    linked
     dpkg-deb -x "$package" "$work/pages"
     mkdir "$work/own-pages"
     "$work/pages/usr/bin/wirescope" man --out "$work/own-pages" || fail 'the program of the package writes no manual pages'
@@ -56,6 +57,32 @@ contents() {
         fi
     done
     echo 'contents: as they should be'
+}
+
+# The C library: a program is built against what the package has, as pkg-config says, and finds it.
+linked() {
+    has -rw-r--r-- usr/include/wirescope.h
+    has -rw-r--r-- 'usr/lib/[^/]*/libwirescope.so.0'
+    has -rw-r--r-- 'usr/lib/[^/]*/pkgconfig/wirescope.pc'
+    echo "$listing" | grep -q ' \./usr/lib/[^/]*/libwirescope.so -> libwirescope.so.0$' || fail 'nothing to link the library by'
+    for example in c rs py; do has -rw-r--r-- usr/share/doc/wirescope/examples/count53.$example; done
+    mkdir "$work/linked"
+    dpkg-deb -x "$package" "$work/linked"
+    folder=$(dirname "$(find "$work/linked/usr/lib" -name libwirescope.so.0)")
+    needed=$(objdump -p "$folder/libwirescope.so.0" | sed -n 's/^ *NEEDED *//p' | grep -Ev '^(libc\.so\.6|ld-linux.*)$') || true
+    [ -z "$needed" ] || fail "the library needs more than libc: $needed"
+    if ! command -v pkg-config >/dev/null 2>&1; then
+        skip 'building against the library: there is no pkg-config here'
+        return
+    fi
+    # shellcheck disable=SC2046 # several words
+    cc -o "$work/count53" "$work/linked/usr/share/doc/wirescope/examples/count53.c" $(PKG_CONFIG_PATH=$folder/pkgconfig \
+        PKG_CONFIG_SYSROOT_DIR=$work/linked pkg-config --cflags --libs wirescope) || fail 'no program can be built against the library'
+    said=$(LD_LIBRARY_PATH=$folder "$work/count53" /nowhere/attach 2>&1) || true
+    case $said in
+        *'no run listens there'*) ;;
+        *) fail "a program that was built against the library says: $said" ;;
+    esac
 }
 
 unit() {
@@ -105,6 +132,7 @@ installed() {
     [ "$(in_root stat -c '%U:%G %a' /run/wirescope)" = 'wirescope:wirescope 750' ] || fail 'the folder for sockets'
     [ "$(in_root stat -c '%U:%G %a' /var/lib/wirescope)" = 'wirescope:wirescope 750' ] || fail 'the folder for dumps'
     check 'the program runs' in_root wirescope --version
+    check 'the loader finds the library' in_root sh -c 'ldconfig -p | grep -q "libwirescope.so.0 "'
     for unit in wirescope wirescope-serve; do
         in_root test ! -e /etc/systemd/system/multi-user.target.wants/$unit.service || fail "$unit is enabled"
     done

@@ -25,6 +25,12 @@ mkdir -p "$stage/DEBIAN"
 # put MODE FROM TO: a file of the package.
 put() { install -D -m "$1" "$2" "$stage/$3"; }
 
+# The C library of the same build: beside the binary, or where the tests have built theirs, whichever is newer.
+library=$(ls -t "$(dirname "$binary")/libwirescope.so" "$(dirname "$binary")/deps/libwirescope.so" 2>/dev/null | head -n 1)
+[ -n "$library" ] || { echo "no libwirescope.so beside $binary; cargo build --workspace makes it" >&2; exit 1; }
+soname=$(objdump -p "$library" | sed -n 's/^ *SONAME *//p')
+libraries=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || cc -print-multiarch)
+
 # The libraries that the binary names, as packages with the version they were built against.
 depends() {
     objdump -p "$binary" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
@@ -40,6 +46,13 @@ depends() {
 
 put 0755 "$binary" "usr/bin/$name"
 strip --strip-unneeded "$stage/usr/bin/$name"
+put 0644 "$library" "$libraries/$soname"
+strip --strip-unneeded "$stage/$libraries/$soname"
+ln -s "$soname" "$stage/$libraries/libwirescope.so"
+put 0644 "$root/crates/libwirescope/include/wirescope.h" usr/include/wirescope.h
+for example in c rs py; do
+    put 0644 "$root/crates/libwirescope/examples/count53.$example" "usr/share/doc/wirescope/examples/count53.$example"
+done
 put 0644 "$root/packaging/wirescope.service" "lib/systemd/system/$name.service"
 put 0644 "$root/packaging/wirescope-serve.service" "lib/systemd/system/$name-serve.service"
 put 0644 "$root/packaging/wirescope-serve.default" "etc/default/$name-serve"
@@ -51,6 +64,8 @@ put 0644 "$root/packaging/logrotate" "etc/logrotate.d/$name"
 made=$folder/made
 rm -rf "$made"
 mkdir -p "$made/man1"
+sed -e "s|@LIBDIR@|/$libraries|" -e "s|@VERSION@|${version%-*}|" "$root/crates/libwirescope/wirescope.pc.in" >"$made/wirescope.pc"
+put 0644 "$made/wirescope.pc" "$libraries/pkgconfig/wirescope.pc"
 "$binary" man --out "$made/man1"
 for page in "$made"/man1/*.1; do
     gzip -9n "$page"
@@ -70,6 +85,7 @@ put 0644 "$root/packaging/THIRD-PARTY.txt" "usr/share/doc/wirescope/THIRD-PARTY.
 
 for script in postinst prerm postrm; do put 0755 "$root/packaging/$script" "DEBIAN/$script"; done
 printf '%s\n' /etc/wirescope/wirescope.toml /etc/logrotate.d/wirescope /etc/default/wirescope-serve >"$stage/DEBIAN/conffiles"
+echo 'activate-noawait ldconfig' >"$stage/DEBIAN/triggers" # the loader is told of the library
 depends=$(depends)
 [ -n "$depends" ]
 cat >"$stage/DEBIAN/control" <<END
@@ -88,7 +104,8 @@ Description: storage oscilloscope for networks
  into a pcapng file, which states whether anything is missing.
  .
  Comes with systemd units, which are not started by themselves, and with a
- dashboard for Grafana and alert rules for Prometheus.
+ dashboard for Grafana and alert rules for Prometheus. Other programs read
+ packets of a run in place through libwirescope.
 END
 package=$folder/${name}_${version}_$architecture.deb
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}

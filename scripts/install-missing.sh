@@ -63,6 +63,8 @@ missing_packages() {
         { command -v prometheus && command -v promtool; } >/dev/null 2>&1 || echo prometheus
         /usr/bin/python3 -c 'import scapy' >/dev/null 2>&1 || echo python3-scapy
         command -v logrotate >/dev/null 2>&1 || echo logrotate
+        command -v pkg-config >/dev/null 2>&1 || echo pkg-config
+        command -v c++ >/dev/null 2>&1 || echo g++
         command -v systemd-analyze >/dev/null 2>&1 || echo systemd
         { command -v fsfreeze && command -v setpriv; } >/dev/null 2>&1 || echo util-linux
     fi

@@ -380,7 +380,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "outside_forgets_its_packet",
         file: "outside/mod.rs",
-        edits: &[("            place.packet = end;\n", "")],
+        edits: &[("        place.packet = place.packet.saturating_add(u64::from(packets));\n", "")],
         model: "outside_open",
         says: "read or missed",
     },

@@ -336,22 +336,39 @@ impl<'a> PacketBlock<'a> {
             flags: 0,
             lost_before: 0,
         };
-        let mut rest =
-            &self.bytes[PACKET_HEAD_BYTES + padded(head.captured_len as usize)..self.bytes.len() - 4];
-        while let [c0, c1, l0, l1, value @ ..] = rest {
-            let len = u16::from_le_bytes([*l0, *l1]) as usize;
-            match (u16::from_le_bytes([*c0, *c1]), len) {
-                (OPTION_FLAGS, 4) if value.len() >= 4 => head.flags = le32(value, 0),
-                (OPTION_DROPCOUNT, 8) if value.len() >= 8 => {
-                    head.lost_before = le32(value, 0) as u64 | (le32(value, 4) as u64) << 32;
-                }
-                (0, _) => break,
-                _ => {}
-            }
-            rest = value.get(padded(len)..).unwrap_or(&[]);
-        }
+        let options_at = PACKET_HEAD_BYTES + padded(head.captured_len as usize);
+        let OptionsSeen { flags, lost_before } =
+            packet_options(&self.bytes[options_at..self.bytes.len() - 4]);
+        (head.flags, head.lost_before) = (flags, lost_before);
         head
     }
+}
+
+/// What the options of a packet block say, as far as it is known here; 0 what they don't.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionsSeen {
+    /// `epb_flags`.
+    pub flags: u32,
+    /// `epb_dropcount`.
+    pub lost_before: u64,
+}
+
+/// Reads the options of a packet block, whatever they are.
+pub fn packet_options(mut rest: &[u8]) -> OptionsSeen {
+    let mut seen = OptionsSeen::default();
+    while let [c0, c1, l0, l1, value @ ..] = rest {
+        let len = u16::from_le_bytes([*l0, *l1]) as usize;
+        match (u16::from_le_bytes([*c0, *c1]), len) {
+            (OPTION_FLAGS, 4) if value.len() >= 4 => seen.flags = le32(value, 0),
+            (OPTION_DROPCOUNT, 8) if value.len() >= 8 => {
+                seen.lost_before = le32(value, 0) as u64 | (le32(value, 4) as u64) << 32;
+            }
+            (0, _) => break,
+            _ => {}
+        }
+        rest = value.get(padded(len)..).unwrap_or(&[]);
+    }
+    seen
 }
 
 /// Appends an interface statistics block: packets received and dropped on `interface`, cumulative since the

@@ -83,7 +83,10 @@ pub use evicted::Lost;
 pub use follow::Follower;
 pub use held::Held;
 pub use judge::Judge;
-pub use outside::{Begin, OutsideBatch, OutsideCounts, OutsideError, OutsideInterface, OutsideReader};
+pub use outside::{
+    Begin, Bytes, Lent, LentPacket, OutsideBatch, OutsideCounts, OutsideError, OutsideInterface,
+    OutsideReader,
+};
 pub use pin::Pinned;
 pub use reader::{Batch, Reader, ReaderCounts, ReaderGroup, Steering, Tap};
 pub use region::{Arena, MemoryKind, MemoryOptions, RingMemory};

@@ -2,10 +2,11 @@
 //! share this.
 //!
 //! A block is runnable if its language is `console`. Lines that begin with `$ ` are commands, `> ` continues
-//! one; what follows is what they print, on standard output and standard error together. A line `...` stands
-//! for any lines, `...` inside a line for any text: for times, sizes and ids. Nobody may show `...` alone.
-//! `# exit code N` before a command says how it ends, else it ends with 0. All blocks of a page run one after
-//! the other in one folder, as a user without rights.
+//! one that ends with a backslash, or is given a text up to the END of `<<'END'`; what follows is what they
+//! print, on standard output and standard error together. A line `...` stands for any lines, `...` inside a line
+//! for any text: for times, sizes and ids. Nobody may show `...` alone. `# exit code N` before a command says how
+//! it ends, else it ends with 0. All blocks of a page run one after the other in one folder, as a user without
+//! rights. Compiler and loader find libwirescope of the same build, as if it were installed.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -45,7 +46,7 @@ pub fn run_all(root: &Path, binary: &Path) -> Ran {
         }
         ran.steps += blocks.iter().map(|block| block.steps.len()).sum::<usize>();
         if !blocks.is_empty() {
-            ran.faults.extend(faults_of(&page, &blocks, binary));
+            ran.faults.extend(faults_of(&page, &blocks, root, binary));
         }
     }
     ran
@@ -122,8 +123,8 @@ fn blocks(text: &str) -> Result<Vec<Block>, String> {
             continue;
         }
         let step = steps.last_mut().ok_or_else(|| format!("line {line}: a block begins with a command"))?;
-        match text.strip_prefix("> ") {
-            Some(more) if step.prints.is_empty() && step.command.ends_with('\\') => {
+        match text.strip_prefix("> ").or_else(|| text.strip_prefix('>')) {
+            Some(more) if step.prints.is_empty() && goes_on(&step.command) => {
                 step.command += &format!("\n{more}")
             }
             _ => step.prints.push(text.to_string()),
@@ -138,6 +139,12 @@ fn blocks(text: &str) -> Result<Vec<Block>, String> {
         Some(block) => Err(format!("line {}: a command of which only '...' is shown", block.line)),
         None => Ok(blocks),
     }
+}
+
+/// Whether a shell would wait for more of a command: behind `\`, or in a text that it is given by `<<'END'`.
+fn goes_on(command: &str) -> bool {
+    let end = command.split_once("<<'").and_then(|(_, rest)| rest.split('\'').next());
+    command.ends_with('\\') || end.is_some_and(|end| command.lines().all(|line| line != end))
 }
 
 /// Whether `text` is `pattern`, in which `...` stands for any text.
@@ -186,8 +193,21 @@ fn outputs(printed: &str) -> Vec<(Vec<&str>, i32)> {
     outputs
 }
 
+/// Puts the C library that was built with this binary, and its header, into a folder; nothing where there is none.
+fn install_library(root: &Path, binary: &Path, folder: &Path) {
+    let beside = binary.parent().unwrap_or(Path::new("."));
+    let built = ["", "deps"].map(|part| beside.join(part).join("libwirescope.so"));
+    let newest = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).ok();
+    let Some(library) = built.into_iter().filter(|path| path.exists()).max_by_key(newest) else { return };
+    let place = |name: &str| folder.join(name);
+    std::fs::copy(library, place("libwirescope.so.0")).expect("own folder");
+    std::os::unix::fs::symlink("libwirescope.so.0", place("libwirescope.so")).expect("own folder");
+    let header = root.join("crates/libwirescope/include/wirescope.h");
+    std::fs::copy(header, place("wirescope.h")).expect("the library has a header");
+}
+
 /// Runs the blocks of a page; returns what is not as the page shows it.
-fn faults_of(page: &Path, blocks: &[Block], binary: &Path) -> Vec<String> {
+fn faults_of(page: &Path, blocks: &[Block], root: &Path, binary: &Path) -> Vec<String> {
     let place = tempfile::Builder::new().prefix("wirescope-").tempdir().expect("a temporary folder");
     let open = || PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(place.path(), open()).expect("own folder");
@@ -196,10 +216,11 @@ fn faults_of(page: &Path, blocks: &[Block], binary: &Path) -> Vec<String> {
     std::fs::copy(binary, &copy).unwrap_or_else(|e| panic!("{}: {e}", binary.display()));
     std::fs::set_permissions(&copy, open()).expect("own file");
     std::fs::create_dir(&folder).expect("own folder");
+    install_library(root, binary, place.path());
     let search =
         format!("{}:{}:/usr/sbin:/sbin", place.path().display(), std::env::var("PATH").unwrap_or_default());
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if root {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if is_root {
         std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
     }
     let mut faults = Vec::new();
@@ -207,7 +228,10 @@ fn faults_of(page: &Path, blocks: &[Block], binary: &Path) -> Vec<String> {
         let mut bash = Command::new("timeout");
         bash.args(["--kill-after=5", BLOCK_SECONDS_MAX, "bash", "-c", &script(block)]).current_dir(&folder);
         bash.env_clear().env("PATH", &search).env("HOME", &folder).env("LANG", "C.UTF-8").env("TZ", "UTC");
-        if root {
+        for name in ["CPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH"] {
+            bash.env(name, place.path());
+        }
+        if is_root {
             bash.uid(NOBODY).gid(NOBODY);
         }
         let printed = match bash.stdin(Stdio::null()).output() {
@@ -257,12 +281,15 @@ mod tests {
         let faulty =
             "```console\n$ echo one\ntwo\n$ false\n# exit code 1\n$ false\n$ echo \\\n> three\nthree\n```\n";
         let faulty = blocks(faulty).unwrap();
-        let faults = faults_of(Path::new("page"), &faulty, Path::new("/bin/true"));
+        let faults = faults_of(Path::new("page"), &faulty, Path::new("."), Path::new("/bin/true"));
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(
             faults[0].contains("page:1: $ echo one") && faults[1].contains("exit code 1, not 0"),
             "{faults:?}"
         );
+        let text = blocks("```console\n$ cat > x <<'END'\n> a\n>\n> END\n$ echo b\n> b\n```\n").unwrap();
+        let steps: Vec<_> = text[0].steps.iter().map(|step| (&*step.command, &step.prints[..])).collect();
+        assert_eq!(steps, [("cat > x <<'END'\na\n\nEND", &[][..]), ("echo b", &["> b".to_string()])]);
         assert!(blocks("```console\nwords\n```\n").is_err());
         assert!(blocks("```console\n$ echo one\n...\n```\n").unwrap_err().contains("only '...'"));
     }

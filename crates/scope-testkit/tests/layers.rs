@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 30] = [
+const LAYERS: [(&str, u8); 31] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
@@ -34,6 +34,7 @@ const LAYERS: [(&str, u8); 30] = [
     ("scope-dump", 4),
     ("scope-stats", 4),
     ("scope-doctor", 4),
+    ("libwirescope", 4),
     ("scope-answer", 5),
     ("scope-engine", 5),
     ("scope-config", 6),
@@ -74,7 +75,7 @@ fn layer(name: &str) -> Option<u8> {
 
 /// Whether `name` is one of this workspace's own crates.
 fn is_own(name: &str) -> bool {
-    name.starts_with("scope-") || name == "wirescope"
+    name.starts_with("scope-") || ["wirescope", "libwirescope"].contains(&name)
 }
 
 /// An own crate that a manifest names, and whether for its tests only.

@@ -1,27 +1,33 @@
 //! Following the ring of another process: mapped read-only, without a pin, with exact loss.
 //!
 //! ```text
-//! look      directory entry ─► record ─► committed ─► copy ─► generation as before? ─► lend the copy
-//! overrun   the generation changed: forget the copy, go on at the oldest segment that is left; the packets between the
-//!           place and its first packet are missed, and counted; none is left: everything published is
+//! look      directory entry ─► record ─► committed ─► generation as before?
+//! copy      look ─► copy ─► generation as before? ─► lend the copy
+//! in place  look ─► lend offsets ─► the caller looks at the bytes ─► generation as before? else it forgets what it saw
+//! overrun   the generation changed: forget what was copied or lent, go on at the oldest segment that is left; the packets
+//!           between the place and its first packet are missed, and counted; none is left: everything published is
 //! ```
 //! So nothing that this reader does or leaves undone reaches the ring: no word of it is written, no segment is held. At any
 //! moment, for each lane, `published - began = read + missed + behind`. A segment that the run holds for others while its
 //! directory entry is used again is missed here.
 //!
-//! The memory is another process's: what stands in it is checked before it is used, and what is lent is a copy of bytes
-//! inside the mappings, whatever the words say.
+//! The memory is another process's: what stands in it is checked before it is used, and what is lent are bytes inside the
+//! mappings, or a copy of them, whatever the words say.
 
 mod error;
+mod lent;
 mod view;
 
 pub use error::OutsideError;
+pub use lent::{Lent, LentPacket};
+pub use view::Bytes;
 
 use crate::blocks::Blocks;
 use crate::futex;
+use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
-use scope_packet::segment::FOOT_BYTES;
-use scope_packet::{LinkType, Moment};
+use scope_packet::segment::{FOOT_BYTES, entry_offset};
+use scope_packet::{KeyEntry, LinkType, Moment};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use view::View;
@@ -127,7 +133,18 @@ impl Place {
     }
 }
 
-/// What is new in a lane: it stands in the reader's buffer.
+/// What is new in a lane: packets one after another in one segment, which still had the generation that it is read at.
+#[derive(Clone, Copy)]
+struct Span {
+    reading: Reading,
+    /// Bytes of the segment.
+    from: u32,
+    to: u32,
+    first_packet: u64,
+    packets: u32,
+}
+
+/// A copy of what was new in a lane: it stands in the reader's buffer.
 struct Found {
     first_packet: u64,
     packets: u32,
@@ -146,6 +163,8 @@ pub struct OutsideReader {
     places: Vec<Place>,
     turn: usize,
     copy: Vec<u8>,
+    /// Of each slot, whether its pages were entered: where packets are lent in place.
+    entered: Vec<bool>,
     interfaces: Vec<OutsideInterface>,
     /// Bytes of descriptions that were read.
     interface_bytes: usize,
@@ -181,6 +200,7 @@ impl OutsideReader {
             places: Vec::new(),
             turn: 0,
             copy: Vec::new(),
+            entered: Vec::new(),
             interfaces: Vec::new(),
             interface_bytes: 0,
         };
@@ -250,38 +270,49 @@ impl OutsideReader {
         is_it.then_some(Reading { slot, generation, first_packet })
     }
 
-    /// The next packets of some lane, lanes in turn; `None`: nothing new at the moment.
+    /// A copy of the next packets of some lane, lanes in turn; `None`: nothing new at the moment.
     ///
     /// # Errors
     /// What stands in the ring can't be so.
     pub fn next_batch(&mut self) -> Result<Option<OutsideBatch<'_>>, OutsideError> {
+        let Some((lane, found)) = self.in_turn(OutsideReader::copy_next)? else { return Ok(None) };
+        let Found { first_packet, packets, missed_before, at, len } = found;
+        let link_type = LinkType(self.view.link_type(lane));
+        let bytes = self.copy.get(at..at + len).unwrap_or_default();
+        Ok(Some(OutsideBatch { lane, link_type, first_packet, packets, missed_before, bytes }))
+    }
+
+    /// The next packets of some lane in place, lanes in turn, at most `packets_max`; `None`: nothing new at the moment.
+    /// Whoever has looked at them asks [`OutsideReader::is_whole`], and if they aren't, [`OutsideReader::forget`]s them.
+    ///
+    /// # Errors
+    /// What stands in the ring can't be so.
+    pub fn lend(&mut self, packets_max: u32) -> Result<Option<Lent>, OutsideError> {
+        let lent = self.in_turn(|reader, lane| reader.lend_next(lane, packets_max))?;
+        Ok(lent.map(|(_, lent)| lent))
+    }
+
+    /// The first that `next` has of a lane, lanes in turn.
+    fn in_turn<T>(
+        &mut self,
+        mut next: impl FnMut(&mut OutsideReader, u32) -> Result<Option<T>, OutsideError>,
+    ) -> Result<Option<(u32, T)>, OutsideError> {
         // Of a lane that is new all packets are.
         let lanes = self.view.lanes() as usize;
         self.places.resize_with(lanes.max(self.places.len()), Place::default);
         let lanes = self.places.len();
         for step in 0..lanes {
             let lane = (self.turn + step) % lanes;
-            if let Some(found) = self.look(lane as u32)? {
+            if let Some(found) = next(self, lane as u32)? {
                 self.turn = lane + 1;
-                let Found { first_packet, packets, missed_before, at, len } = found;
-                let link_type = LinkType(self.view.link_type(lane as u32));
-                let bytes = self.copy.get(at..at + len).unwrap_or_default();
-                let lane = lane as u32;
-                return Ok(Some(OutsideBatch {
-                    lane,
-                    link_type,
-                    first_packet,
-                    packets,
-                    missed_before,
-                    bytes,
-                }));
+                return Ok(Some((lane as u32, found)));
             }
         }
         Ok(None)
     }
 
-    /// One look at a lane.
-    fn look(&mut self, lane: u32) -> Result<Option<Found>, OutsideError> {
+    /// One look at a lane: what is new there.
+    fn look(&mut self, lane: u32) -> Result<Option<Span>, OutsideError> {
         // A turn of the ring, and once more: what turns faster than this looks is looked at the next time.
         for _ in 0..self.view.segments() + 2 {
             let place = &self.places[lane as usize];
@@ -302,37 +333,143 @@ impl OutsideReader {
                 place.stand_at(place.sequence.saturating_add(1));
                 continue;
             }
-            let (from, to) = (place.bytes as usize, committed.bytes as usize);
-            if to > self.view.segment_bytes() - FOOT_BYTES || !to.is_multiple_of(4) {
+            let (from, to) = (place.bytes, committed.bytes);
+            if to as usize > self.view.segment_bytes() - FOOT_BYTES || !to.is_multiple_of(4) {
                 return Err(OutsideError::Untrue("a segment has more bytes than it can have"));
             }
             let end = first_packet.saturating_add(u64::from(committed.packets));
             let packets = end.checked_sub(place.packet).and_then(|packets| u32::try_from(packets).ok());
             let packets = packets.ok_or(OutsideError::Untrue("packets of a segment are numbered wrongly"))?;
-            let at = self.view.copy(slot, from..to, &mut self.copy);
+            return Ok(Some(Span { reading, from, to, first_packet: place.packet, packets }));
+        }
+        Ok(None)
+    }
+
+    /// Goes on behind what was read, and says how many packets were missed directly before it.
+    fn take(&mut self, lane: u32, packets: u32, to: u32) -> u64 {
+        let place = &mut self.places[lane as usize];
+        place.bytes = to;
+        place.packet = place.packet.saturating_add(u64::from(packets));
+        place.read = place.read.saturating_add(u64::from(packets));
+        std::mem::take(&mut place.gap)
+    }
+
+    /// Copies what is new in a lane.
+    fn copy_next(&mut self, lane: u32) -> Result<Option<Found>, OutsideError> {
+        // As often as a look tries: what is overrun while it is copied is found again at the oldest that is left.
+        for _ in 0..self.view.segments() + 2 {
+            let Some(span) = self.look(lane)? else { return Ok(None) };
+            let Span { reading: Reading { slot, generation, .. }, from, to, first_packet, packets } = span;
+            let len = (to - from) as usize;
+            let at = self.view.copy(slot, from as usize..to as usize, &mut self.copy);
             if !self.view.is_still(slot, generation) {
-                place.reading = None; // overrun: what was copied is forgotten
+                self.places[lane as usize].reading = None; // overrun: what was copied is forgotten
                 continue;
             }
-            let bytes = self.copy.get(at..at + (to - from)).unwrap_or_default();
+            let bytes = self.copy.get(at..at + len).unwrap_or_default();
             let (counted, whole) = Blocks::new(bytes)
                 .fold((0, 0), |(count, bytes), block| (count + 1u32, bytes + block.bytes().len()));
             if (counted, whole) != (packets, bytes.len()) {
                 return Err(OutsideError::Untrue("a segment has other packets than it says"));
             }
-            let found = Found {
-                first_packet: place.packet,
-                packets,
-                missed_before: std::mem::take(&mut place.gap),
-                at,
-                len: to - from,
-            };
-            place.bytes = committed.bytes;
-            place.packet = end;
-            place.read = place.read.saturating_add(u64::from(packets));
-            return Ok(Some(found));
+            let missed_before = self.take(lane, packets, to);
+            return Ok(Some(Found { first_packet, packets, missed_before, at, len }));
         }
         Ok(None)
+    }
+
+    /// Lends what is new in a lane, or the first packets of it.
+    fn lend_next(&mut self, lane: u32, packets_max: u32) -> Result<Option<Lent>, OutsideError> {
+        for _ in 0..self.view.segments() + 2 {
+            let Some(span) = self.look(lane)? else { return Ok(None) };
+            let Span { reading, from, to, first_packet, packets } = span;
+            let index = first_packet.checked_sub(reading.first_packet);
+            let index = index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX);
+            self.enter(reading.slot);
+            let mut lent = Lent {
+                lane,
+                link_type: LinkType(self.view.link_type(lane)),
+                first_packet,
+                packets: packets.min(packets_max.max(1)),
+                missed_before: 0,
+                slot: reading.slot,
+                generation: reading.generation,
+                index,
+                from,
+                to,
+            };
+            if lent.packets < packets {
+                // The entry of the packet behind them says where it begins.
+                let end = self.key(&lent, lent.packets).map(|key| key.offset());
+                if !self.is_whole(&lent) {
+                    self.places[lane as usize].reading = None;
+                    continue;
+                }
+                let end = end.filter(|end| (from + 1..to).contains(end));
+                lent.to = end.ok_or(OutsideError::Untrue("an entry of a segment leads nowhere"))?;
+            }
+            lent.missed_before = self.take(lane, lent.packets, lent.to);
+            return Ok(Some(lent));
+        }
+        Ok(None)
+    }
+
+    /// Has the pages of a slot entered once.
+    fn enter(&mut self, slot: u32) {
+        self.entered.resize(self.view.segments(), false);
+        if let Some(entered) = self.entered.get_mut(slot as usize).filter(|entered| !**entered) {
+            *entered = true;
+            self.view.enter(slot);
+        }
+    }
+
+    /// Whether nobody has claimed the segment since it was lent: then all that was read of it up to now is as it was
+    /// written.
+    pub fn is_whole(&self, lent: &Lent) -> bool {
+        self.view.is_still(lent.slot, lent.generation)
+    }
+
+    /// Counts the packets as missed: they were overrun while somebody looked at them. They are missing before the next
+    /// ones, and so is what was missed before them.
+    pub fn forget(&mut self, lent: &Lent) {
+        let Some(place) = self.places.get_mut(lent.lane as usize) else { return };
+        let packets = u64::from(lent.packets).min(place.read);
+        place.read -= packets;
+        place.missed = place.missed.saturating_add(packets);
+        place.gap = place.gap.saturating_add(packets).saturating_add(lent.missed_before);
+    }
+
+    /// The packet whose block begins `at` bytes behind the segment's begin; `None`: none does that ends within what is
+    /// lent.
+    #[inline(always)]
+    pub fn packet(&self, lent: &Lent, at: u32) -> Option<LentPacket<'_>> {
+        if at < lent.from || !at.is_multiple_of(4) {
+            return None;
+        }
+        LentPacket::read(self.view.bytes(lent.slot, at as usize..lent.to.max(at) as usize)?)
+    }
+
+    /// Asks for a packet that is looked at a little later, without waiting for it.
+    #[inline(always)]
+    pub fn fetch(&self, lent: &Lent, at: u32) {
+        if let Some(bytes) = self.view.bytes(lent.slot, at as usize..lent.to.max(at) as usize) {
+            bytes.fetch();
+        }
+    }
+
+    /// The key entry of packet `index` of those that are lent, or of one behind them; `None`: there can't be so many.
+    #[inline]
+    pub fn key(&self, lent: &Lent, index: u32) -> Option<KeyEntry> {
+        let segment_bytes = self.view.segment_bytes();
+        let index = lent.index.checked_add(index)? as usize;
+        if index >= segment_bytes / pcapng::PACKET_HEAD_BYTES {
+            return None;
+        }
+        let at = entry_offset(segment_bytes, index);
+        let words =
+            self.view.bytes(lent.slot, at..at + KEY_ENTRY_BYTES)?.le32s::<{ KEY_ENTRY_BYTES / 4 }>()?;
+        let number = words.iter().rev().fold(0u128, |number, word| number << 32 | u128::from(*word));
+        Some(KeyEntry::from_bytes(&number.to_le_bytes()))
     }
 
     /// The segment at the place, or the oldest one that is left, and counts what was missed on the way.

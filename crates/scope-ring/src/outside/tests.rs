@@ -71,6 +71,32 @@ fn read(reader: &mut OutsideReader) -> u64 {
     packets
 }
 
+/// The same in place, at most `packets_max` at once: what was overrun meanwhile is forgotten.
+fn read_in_place(reader: &mut OutsideReader, packets_max: u32) -> u64 {
+    let mut packets = 0;
+    while let Some(lent) = reader.lend(packets_max).unwrap() {
+        assert!(lent.packets <= packets_max);
+        let (mut at, mut seen) = (lent.begin(), Vec::new());
+        while let Some(packet) = reader.packet(&lent, at) {
+            let key_at = reader.key(&lent, seen.len() as u32).map(|key| key.offset());
+            seen.push((packet.time_ns, packet.original_len, packet.data.to_vec(), key_at == Some(at)));
+            at += packet.block_bytes;
+        }
+        if !reader.is_whole(&lent) {
+            reader.forget(&lent);
+            continue;
+        }
+        assert_eq!((seen.len() as u32, at), (lent.packets, lent.end()));
+        for (number, (time_ns, original_len, bytes, is_at_key)) in (lent.first_packet..).zip(seen) {
+            assert_eq!((time_ns, is_at_key), (number as i64, true));
+            assert_eq!(bytes, data(lent.lane, number), "packet {number} of lane {}", lent.lane);
+            assert_eq!(original_len as usize, bytes.len() + 4);
+            packets += 1;
+        }
+    }
+    packets
+}
+
 fn published(ring: &Ring) -> u64 {
     ring.counters().lanes.iter().map(|lane| lane.packets).sum()
 }
@@ -143,6 +169,74 @@ fn a_reader_beside_a_writer_that_overruns_it_never_sees_a_changed_byte() {
         loop {
             let is_last = done.load(std::sync::atomic::Ordering::Acquire);
             let read = read(&mut reader);
+            if is_last && read == 0 {
+                break;
+            }
+        }
+    });
+    let counts = reader.counts();
+    assert_eq!((counts.read + counts.missed, counts.behind), (74_000, 0));
+    assert!(counts.read > 0);
+}
+
+#[test]
+fn packets_are_lent_in_place_as_they_were_written_and_few_at_once() {
+    let ring = ring(64, 2);
+    let mut lanes = [lane(&ring, 0, LinkType::ETHERNET), lane(&ring, 1, LinkType::RAW)];
+    let mut reader = OutsideReader::map(ring.sealed_files().unwrap(), Begin::Now).unwrap();
+    for packets_max in [1, 7, 1024] {
+        lanes.iter_mut().for_each(|lane| write(lane, 500));
+        assert_eq!(read_in_place(&mut reader, packets_max), 1000);
+        lanes[0].seal();
+        write(&mut lanes[0], 3);
+        assert_eq!(read_in_place(&mut reader, packets_max), 3);
+    }
+    // Both ways stand at the same place.
+    write(&mut lanes[1], 20);
+    let lent = reader.lend(5).unwrap().unwrap();
+    assert_eq!((lent.packets, lent.link_type, read(&mut reader)), (5, LinkType::RAW, 15));
+    assert!(reader.packet(&lent, lent.end()).is_none() && reader.packet(&lent, lent.begin() + 2).is_none());
+}
+
+#[test]
+fn what_is_overrun_while_it_is_lent_counts_as_missed_and_is_missing_before_the_next() {
+    let ring = ring(16, 1);
+    let mut lane = lane(&ring, 0, LinkType::ETHERNET);
+    let mut reader = OutsideReader::map(ring.sealed_files().unwrap(), Begin::Now).unwrap();
+    write(&mut lane, 10);
+    let lent = reader.lend(1024).unwrap().unwrap();
+    assert!(lent.packets == 10 && reader.is_whole(&lent));
+    write(&mut lane, 5000); // several turns
+    let mut at = lent.begin();
+    while let Some(packet) = reader.packet(&lent, at) {
+        at += packet.block_bytes; // whatever it says by now, it ends inside
+        assert!(at <= lent.end());
+    }
+    assert!(!reader.is_whole(&lent));
+    reader.forget(&lent);
+    let next = reader.lend(1024).unwrap().unwrap();
+    assert_eq!((next.missed_before, reader.counts().missed), (next.first_packet, next.first_packet));
+    let read = u64::from(next.packets) + read_in_place(&mut reader, 1024);
+    let counts = reader.counts();
+    assert_eq!((counts.read, counts.read + counts.missed, counts.behind), (read, 5010, 0));
+}
+
+#[test]
+fn packets_lent_beside_a_writer_that_overruns_them_are_whole_or_known_not_to_be() {
+    let ring = ring(16, 1);
+    let mut lane = lane(&ring, 0, LinkType::ETHERNET);
+    let mut reader = OutsideReader::map(ring.sealed_files().unwrap(), Begin::Now).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2000 {
+                write(&mut lane, 37);
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        loop {
+            let is_last = done.load(std::sync::atomic::Ordering::Acquire);
+            let read = read_in_place(&mut reader, 64);
             if is_last && read == 0 {
                 break;
             }
@@ -265,6 +359,16 @@ proptest! {
                 if let Ok(Some(batch)) = reader.next_batch() {
                     prop_assert!(batch.blocks().bytes().len() <= SEGMENT_BYTES);
                 }
+            }
+            for packets_max in [1, 3, u32::MAX] {
+                let Ok(Some(lent)) = reader.lend(packets_max) else { continue };
+                let mut at = lent.begin();
+                while let Some(packet) = reader.packet(&lent, at) {
+                    at += packet.block_bytes;
+                    prop_assert!(at <= lent.end() && packet.data.len() <= SEGMENT_BYTES);
+                }
+                let _ = (reader.key(&lent, mix as u32), reader.is_whole(&lent));
+                reader.forget(&lent);
             }
             let (_, marks) = reader.settled();
             let _ = (reader.interfaces().map(<[_]>::len), reader.has_read(&marks), reader.counts());

@@ -1,9 +1,9 @@
 //! A ring of another process, mapped read-only: its words as atomics that are only loaded, its bytes by copy, and nothing
 //! outside of the mappings whatever stands in them.
 //!
-//! What another process writes meanwhile is never borrowed: words are loaded by relaxed loads of at most 8 bytes, which
-//! read-only memory allows, with an acquire fence behind them; bytes are copied by such loads, and belong to the caller
-//! once the generation was looked at again.
+//! What another process writes meanwhile is never borrowed but as atomics: words are loaded by relaxed loads of at most 8
+//! bytes, which read-only memory allows, with an acquire fence behind them; bytes are copied by such loads, or lent as
+//! [`Bytes`], and are as they were written if the generation is the same afterwards.
 
 use super::error::OutsideError;
 use crate::control::{
@@ -12,13 +12,17 @@ use crate::control::{
 use crate::region::{INTERFACE_AREA_BYTES, Layout};
 use crate::{INTERFACES_MAX, protocol};
 use scope_packet::Moment;
+use scope_packet::fetch::{LINE_BYTES, fetch_begin};
 use std::io::Error;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of what is loaded at once.
 const WORD: usize = size_of::<u64>();
+
+/// Bytes of a page; larger ones begin where some of these do.
+const PAGE: usize = 4096;
 
 /// One file of the ring.
 struct ReadOnly {
@@ -68,6 +72,29 @@ impl ReadOnly {
         unsafe { &*self.base.add(at).cast::<T>() }
     }
 
+    /// Bytes `range`, in place; `None`: it reaches beyond the mapping.
+    #[inline]
+    fn bytes(&self, range: Range<usize>) -> Option<&[AtomicU8]> {
+        if range.start > range.end || range.end > self.bytes {
+            return None;
+        }
+        // SAFETY: inside the mapping by the comparison, which lives as long as `self`; atomics may change while they are
+        // borrowed, and are only loaded.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.base.add(range.start).cast::<AtomicU8>(), range.len())
+        })
+    }
+
+    /// Has the system enter the pages of `range`, where it can: else it does so page by page, as they are looked at.
+    fn enter(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.bytes && range.start.is_multiple_of(PAGE));
+        // SAFETY: inside the mapping and from a page's begin on by the assertion; this advice changes no byte.
+        unsafe {
+            let at = self.base.add(range.start).cast_mut().cast();
+            libc::madvise(at, range.len(), libc::MADV_POPULATE_READ);
+        }
+    }
+
     /// Copies bytes `range`; both ends are multiples of [`WORD`].
     fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
         assert!(range.start <= range.end && range.end <= self.bytes);
@@ -87,6 +114,89 @@ impl Drop for ReadOnly {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length, and nobody borrows from a view that is dropped.
         unsafe { libc::munmap(self.base.cast_mut().cast(), self.bytes) };
+    }
+}
+
+/// Bytes in the memory of another process, which may change them: to look at, one by one or in a copy.
+#[derive(Clone, Copy)]
+pub struct Bytes<'a>(&'a [AtomicU8]);
+
+impl<'a> Bytes<'a> {
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Byte `at`, as it is now.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<u8> {
+        Some(self.0.get(at)?.load(Ordering::Relaxed))
+    }
+
+    /// The two bytes from `at` on, as a number of the network.
+    #[inline]
+    pub fn be16(&self, at: usize) -> Option<u16> {
+        let two = self.0.get(at..)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(two.each_ref().map(|byte| byte.load(Ordering::Relaxed))))
+    }
+
+    /// The first bytes as numbers of pcapng, each loaded once; `None`: there are fewer, or they are not aligned.
+    #[inline]
+    pub(super) fn le32s<const WORDS: usize>(&self) -> Option<[u32; WORDS]> {
+        let place = self.0.as_ptr().cast::<[AtomicU32; WORDS]>();
+        if self.0.len() < size_of::<[u32; WORDS]>() || !place.is_aligned() {
+            return None;
+        }
+        // SAFETY: so many bytes are borrowed, and the place is aligned, by the comparisons; all that is done are loads.
+        let words = unsafe { &*place };
+        Some(words.each_ref().map(|word| u32::from_le(word.load(Ordering::Relaxed))))
+    }
+
+    /// Asks for their first two cache lines, without waiting for them: a packet block's head, and headers.
+    #[inline(always)]
+    pub(super) fn fetch(&self) {
+        for at in [0, LINE_BYTES] {
+            if let Some(byte) = self.0.get(at) {
+                fetch_begin(byte);
+            }
+        }
+    }
+
+    /// A part of them; `None`: it reaches beyond them.
+    #[inline]
+    pub fn part(&self, range: Range<usize>) -> Option<Bytes<'a>> {
+        Some(Bytes(self.0.get(range)?))
+    }
+
+    /// Copies as many as both have; how many.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        for (to, from) in out.iter_mut().zip(self.0) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        out.len().min(self.0.len())
+    }
+
+    /// A copy.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Where they lie: for programs in other languages, to which memory that changes is no matter.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+}
+
+impl std::fmt::Debug for Bytes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Bytes").field(&self.0.len()).finish()
     }
 }
 
@@ -214,6 +324,22 @@ impl View {
         let base = slot as usize * self.layout.segment_bytes; // a multiple of a page
         self.slots.copy(base + range.start - before..base + range.end.next_multiple_of(WORD), out);
         before
+    }
+
+    /// Enters the pages of a slot.
+    pub(super) fn enter(&self, slot: u32) {
+        let base = slot as usize * self.layout.segment_bytes;
+        self.slots.enter(base..base + self.layout.segment_bytes);
+    }
+
+    /// Bytes `range` of a slot, in place; `None`: it reaches beyond the slot, or there is no such one.
+    #[inline]
+    pub(super) fn bytes(&self, slot: u32, range: Range<usize>) -> Option<Bytes<'_>> {
+        if slot as usize >= self.layout.segments || range.end > self.layout.segment_bytes {
+            return None;
+        }
+        let base = slot as usize * self.layout.segment_bytes;
+        self.slots.bytes(base + range.start..base + range.end).map(Bytes)
     }
 
     /// The descriptions of interfaces behind the first `known` bytes of them, as they lie there.

@@ -13,6 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub struct View(Arc<Ring>);
 
+/// Bytes in place: the models look at copies alone, which are taken at the same looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    pub(super) fn le32s<const WORDS: usize>(&self) -> Option<[u32; WORDS]> {
+        unreachable!("nothing is lent in place")
+    }
+
+    pub(super) fn fetch(&self) {}
+
+    pub fn part(&self, range: Range<usize>) -> Option<Bytes<'a>> {
+        Some(Bytes(self.0.get(range)?))
+    }
+}
+
 fn load(word: &AtomicU64) -> u64 {
     let value = word.load(Ordering::Relaxed);
     fence(Ordering::Acquire); // what was published by this word is read behind it
@@ -82,6 +106,12 @@ impl View {
     pub(super) fn copy(&self, slot: u32, range: Range<usize>, out: &mut Vec<u8>) -> usize {
         self.0.region().copy(slot, range, out);
         0
+    }
+
+    pub(super) fn enter(&self, _slot: u32) {}
+
+    pub(super) fn bytes(&self, _slot: u32, _range: Range<usize>) -> Option<Bytes<'_>> {
+        unreachable!("nothing is lent in place")
     }
 
     pub(super) fn interfaces(&self, _known: usize) -> Vec<u8> {

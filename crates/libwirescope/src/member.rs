@@ -1,0 +1,398 @@
+//! A member of a group: joins it, goes through its packets in place, waits for more, and says on its page how far it is.
+//!
+//! ```text
+//! next      give the last batch back ─► a look at the ring ─► packets: where each begins, by the entries of the key column
+//!           nothing new ─► is the run over? news are taken; (kept) the page says: waits ─► one look more ─► sleep ─► look
+//! packet    asks memory for one some packets ahead, then looks at its block: nobody waits for one after the other
+//! is_whole  the generation of the segment is as before: what was read is as it was written
+//! ```
+//! A batch has at most [`BATCH_PACKETS_MAX`] packets of one lane: an overrun costs no more than these.
+
+use crate::error::{OpenError, ReadError};
+use crate::options::Options;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use scope_ring::{
+    Begin, Bytes, Lent, LentPacket, OutsideCounts, OutsideError, OutsideInterface, OutsideReader, Steering,
+};
+use scope_share::message::{Greeting, is_name};
+use scope_share::{DEFAULT_PATH, Joined, Progress, RING, join};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Packets of a batch at most.
+pub const BATCH_PACKETS_MAX: u32 = 1024;
+/// Sleep where nobody wakes a member that waits: in the group `ring`.
+const NAP: Duration = Duration::from_millis(1);
+/// Sleep where the run wakes it: it looks again after this time, whatever becomes of the news.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The page is written so often, where nothing waits for it.
+const PAGE_EVERY: Duration = Duration::from_millis(1);
+
+/// So many packets ahead memory is asked for one: as long as a few of them take, it needs.
+const FETCHED_AHEAD: usize = 8;
+
+/// What [`Member::next`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// So many packets, 1 or more.
+    Packets(u32),
+    /// None yet.
+    NoneYet,
+    /// The run is over, and all that it left was handed out.
+    Ended,
+}
+
+/// Packets since it joined: `given = seen + missed + behind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Gone through; those of other parts included.
+    pub seen: u64,
+    /// Overwritten before they were seen, or while somebody looked at them.
+    pub missed: u64,
+    /// There, and still to be seen.
+    pub behind: u64,
+}
+
+/// One packet in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The captured bytes.
+    pub data: Bytes<'a>,
+    /// Capture time, ns since the epoch.
+    pub time_ns: i64,
+    /// Bytes on the wire.
+    pub original_len: u32,
+    /// Number of the interface.
+    pub interface: u32,
+    /// `epb_flags`, 0 where there are none.
+    pub flags: u32,
+    /// What a rule of the group has marked it with; 0: nothing.
+    pub mark: u32,
+    /// Packets that are missing directly before it: lost by the run, or missed here.
+    pub lost_before: u64,
+}
+
+/// The packets that are lent at the moment.
+struct Batch {
+    lent: Lent,
+    /// Those that fall to this member.
+    packets: u32,
+    /// Missed before the first of them.
+    missed_before: u64,
+    /// Counted as missed: it was overrun.
+    is_forgotten: bool,
+}
+
+/// What is kept of a lane.
+#[derive(Clone, Default)]
+struct Lane {
+    /// Packets from before the time that was asked for are over.
+    has_begun: bool,
+    /// Missed before packets that fell to others.
+    carried: u64,
+}
+
+/// A member of a group.
+pub struct Member {
+    reader: OutsideReader,
+    joined: Joined,
+    steering: Option<Steering>,
+    lanes: Vec<Lane>,
+    batch: Option<Batch>,
+    /// Where each packet of the batch begins.
+    starts: Vec<u32>,
+    /// No packet begins where one of the batch should: it was overwritten, or the ring is damaged.
+    is_unreadable: bool,
+    is_over: bool,
+    failed: Option<ReadError>,
+    said: Progress,
+    said_at: Instant,
+    /// Of the group `ring`: becomes readable after a nap.
+    alarm: Option<OwnedFd>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("number", &self.joined.member).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Joins `group` of the run that listens at `socket`; `None`: where the service does.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn open(socket: Option<&Path>, group: &str, options: &Options) -> Result<Member, OpenError> {
+        if !is_name(group) {
+            return Err(OpenError::Group(group.to_string()));
+        }
+        options.check_for(group).map_err(OpenError::Options)?;
+        let socket = socket.unwrap_or(Path::new(DEFAULT_PATH));
+        let greeting = Greeting {
+            weight: options.weight,
+            class: options.class.clone(),
+            ..Greeting::new(group, &options.name)
+        };
+        let joined = join(socket, &greeting).map_err(|error| OpenError::Join {
+            socket: socket.to_path_buf(),
+            group: group.to_string(),
+            error,
+        })?;
+        let begin = match options.past_ns {
+            Some(past_ns) => Begin::Past(past_ns),
+            // What the run gives to a member comes once its page says where it began.
+            None => Begin::Now,
+        };
+        let reader = OutsideReader::map(joined.ring(), begin)
+            .map_err(|error| OpenError::Ring { socket: socket.to_path_buf(), error })?;
+        let mut member = Member {
+            reader,
+            joined,
+            steering: options
+                .part
+                .filter(|_| group == RING)
+                .map(|(part, parts)| Steering::new(part - 1, parts)),
+            lanes: Vec::new(),
+            batch: None,
+            starts: Vec::with_capacity(BATCH_PACKETS_MAX as usize),
+            is_unreadable: false,
+            is_over: false,
+            failed: None,
+            said: Progress::default(),
+            said_at: Instant::now(),
+            alarm: None,
+        };
+        let progress = member.progress(false);
+        member.joined.page.write(&progress).map_err(OpenError::Page)?;
+        member.said = progress;
+        Ok(member)
+    }
+
+    /// Whether what isn't read stays as it is: then packets can't be overwritten while somebody looks at them.
+    pub fn is_kept(&self) -> bool {
+        self.joined.is_kept
+    }
+
+    /// Gives the last packets back and goes on to the next ones, waiting for them for this time; `None`: for ever.
+    ///
+    /// # Errors
+    /// What stands in the ring can't be so; then it stays like that.
+    pub fn next(&mut self, wait: Option<Duration>) -> Result<Next, ReadError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let is_damaged = std::mem::take(&mut self.is_unreadable) && self.is_whole();
+        self.give_back();
+        let next = match is_damaged {
+            true => Err(ReadError("a segment has other packets than it says".to_string())),
+            false => self.look(wait).map_err(|error| ReadError(error.to_string())),
+        };
+        self.failed = next.clone().err();
+        next
+    }
+
+    fn look(&mut self, wait: Option<Duration>) -> Result<Next, OutsideError> {
+        let (mut until, mut is_last_look) = (None, false);
+        loop {
+            if let Some(lent) = self.reader.lend(BATCH_PACKETS_MAX)? {
+                let packets = self.begin_batch(lent);
+                self.say_progress(false);
+                if packets > 0 {
+                    return Ok(Next::Packets(packets));
+                }
+                self.give_back();
+                continue;
+            }
+            if self.is_over {
+                self.say(false);
+                return Ok(Next::Ended); // nothing came since it was seen to be over
+            }
+            if !is_last_look {
+                // Of what has come up to here the news are gone, and the run may not have seen that this waits.
+                self.is_over = self.joined.is_over();
+                if self.joined.is_kept && !self.said.waits {
+                    self.say(true);
+                }
+                is_last_look = true;
+                continue;
+            }
+            self.say_progress(self.joined.is_kept);
+            let now = Instant::now();
+            let left = wait.map_or(SLEEP_MAX, |wait| {
+                let until = until.get_or_insert_with(|| now.checked_add(wait));
+                until.map_or(SLEEP_MAX, |until| until.saturating_duration_since(now))
+            });
+            if left.is_zero() {
+                self.set_alarm();
+                return Ok(Next::NoneYet);
+            }
+            self.joined.wait(left.min(if self.joined.is_kept { SLEEP_MAX } else { NAP }));
+            is_last_look = false;
+        }
+    }
+
+    /// Finds the packets of what is lent that fall to this member: how many.
+    fn begin_batch(&mut self, lent: Lent) -> u32 {
+        let lane = lent.lane as usize;
+        if self.lanes.len() <= lane {
+            self.lanes.resize(lane + 1, Lane::default());
+        }
+        let missed_before = lent.missed_before.saturating_add(std::mem::take(&mut self.lanes[lane].carried));
+        let skipped = self.too_early(&lent);
+        self.starts.clear();
+        let keys = (skipped..lent.packets).filter_map(|index| self.reader.key(&lent, index));
+        match self.steering {
+            None => self.starts.extend(keys.map(|key| key.offset())),
+            Some(steering) => {
+                self.starts.extend(keys.filter(|key| steering.takes(key)).map(|key| key.offset()));
+            }
+        }
+        let packets = self.starts.len() as u32;
+        if packets == 0 {
+            self.lanes[lane].carried = missed_before;
+        }
+        self.batch = Some(Batch { lent, packets, missed_before, is_forgotten: false });
+        if self.is_whole() { packets } else { 0 }
+    }
+
+    /// How many packets at the begin are from before the time that was asked for.
+    fn too_early(&mut self, lent: &Lent) -> u32 {
+        let lane = &mut self.lanes[lent.lane as usize];
+        let Some(since_ns) = self.reader.since_ns().filter(|_| !lane.has_begun) else { return 0 };
+        let is_early = |index: &u32| {
+            let packet = self.reader.key(lent, *index).and_then(|key| self.reader.packet(lent, key.offset()));
+            packet.is_some_and(|packet| packet.time_ns < since_ns)
+        };
+        let skipped = (0..lent.packets).take_while(is_early).count() as u32;
+        lane.has_begun = skipped < lent.packets;
+        skipped
+    }
+
+    /// Gives the last packets back. What was overrun while somebody looked at it counts as missed.
+    fn give_back(&mut self) {
+        self.is_whole();
+        self.batch = None;
+    }
+
+    /// Whether all that was read of the packets up to now is as it was written; else they count as missed.
+    pub fn is_whole(&mut self) -> bool {
+        let Some(batch) = &mut self.batch else { return true };
+        if !batch.is_forgotten && !self.reader.is_whole(&batch.lent) {
+            batch.is_forgotten = true;
+            self.reader.forget(&batch.lent);
+            // What was missed before it is missing before the next ones, too; the reader tells its own part of that.
+            let carried = batch.missed_before.saturating_sub(batch.lent.missed_before);
+            self.lanes[batch.lent.lane as usize].carried = carried;
+        }
+        !batch.is_forgotten
+    }
+
+    /// Packet `index`, from 0, of those that were found; `None`: there is none, or it was overwritten.
+    #[inline(always)]
+    pub fn packet(&mut self, index: u32) -> Option<Packet<'_>> {
+        let batch = self.batch.as_ref()?;
+        let index = index as usize;
+        let at = *self.starts.get(index).filter(|_| index < batch.packets as usize)?;
+        if let Some(ahead) = self.starts.get(index + FETCHED_AHEAD) {
+            self.reader.fetch(&batch.lent, *ahead);
+        }
+        let Some(packet) = self.reader.packet(&batch.lent, at) else {
+            self.is_unreadable = true;
+            return None;
+        };
+        Some(lent_packet(packet, if index == 0 { batch.missed_before } else { 0 }))
+    }
+
+    /// The packets that were found, one after another; it ends early where they were overwritten.
+    pub fn packets(&self) -> impl Iterator<Item = Packet<'_>> {
+        let batch = self.batch.as_ref();
+        self.starts[..batch.map_or(0, |batch| batch.packets as usize)].iter().enumerate().map_while(
+            move |(index, at)| {
+                let batch = batch?;
+                if let Some(ahead) = self.starts.get(index + FETCHED_AHEAD) {
+                    self.reader.fetch(&batch.lent, *ahead);
+                }
+                let packet = self.reader.packet(&batch.lent, *at)?;
+                Some(lent_packet(packet, if index == 0 { batch.missed_before } else { 0 }))
+            },
+        )
+    }
+
+    /// Interface `number` of the run.
+    ///
+    /// # Errors
+    /// What stands in the ring can't be so.
+    pub fn interface(&mut self, number: u32) -> Result<Option<&OutsideInterface>, ReadError> {
+        let interfaces = self.reader.interfaces().map_err(|error| ReadError(error.to_string()))?;
+        Ok(interfaces.get(number as usize))
+    }
+
+    /// How much was seen and missed.
+    pub fn counts(&self) -> Counts {
+        let OutsideCounts { read, missed, behind, .. } = self.reader.counts();
+        Counts { seen: read, missed, behind }
+    }
+
+    /// A descriptor for `poll(2)`: after [`Next::NoneYet`] it is readable once there may be packets, or the run is over.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn poll_fd(&mut self) -> std::io::Result<BorrowedFd<'_>> {
+        if self.joined.is_kept {
+            return Ok(self.joined.connection());
+        }
+        if self.alarm.is_none() {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            self.alarm = Some(timerfd_create(TimerfdClockId::Monotonic, flags)?);
+            self.set_alarm();
+        }
+        Ok(self.alarm.as_ref().map_or(self.joined.connection(), AsFd::as_fd))
+    }
+
+    /// Has the descriptor become readable after a nap; until then it isn't.
+    fn set_alarm(&self) {
+        if let Some(alarm) = &self.alarm {
+            let it_value = Timespec { tv_sec: 0, tv_nsec: NAP.subsec_nanos().into() };
+            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let _ = timerfd_settime(alarm, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value });
+        }
+    }
+
+    fn progress(&self, waits: bool) -> Progress {
+        let OutsideCounts { began, read, missed, .. } = self.reader.counts();
+        Progress { began, read, missed, waits, done: self.reader.done() }
+    }
+
+    /// Says on the page how far this is.
+    fn say(&mut self, waits: bool) {
+        self.said = self.progress(waits);
+        self.said_at = Instant::now();
+        let _ = self.joined.page.write(&self.said); // only figures of the run would lack it
+    }
+
+    /// The same where it is time for it, or where the run waits for it.
+    fn say_progress(&mut self, waits: bool) {
+        let is_kept = self.joined.is_kept;
+        let is_needed = is_kept && (self.said.waits != waits || self.said.done != self.reader.done());
+        if is_needed || self.said_at.elapsed() >= PAGE_EVERY && self.said != self.progress(waits) {
+            self.say(waits);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.give_back();
+        self.say(false);
+    }
+}
+
+#[inline(always)]
+fn lent_packet(packet: LentPacket<'_>, missed_before: u64) -> Packet<'_> {
+    let LentPacket { interface, time_ns, original_len, flags, lost_before, data, .. } = packet;
+    let lost_before = lost_before.saturating_add(missed_before);
+    Packet { data, time_ns, original_len, interface, flags, mark: 0, lost_before }
+}
