@@ -2,9 +2,11 @@
 //!
 //! | rows | module |
 //! |---|---|
+//! | what sharing costs its thread; rules and sets | `group_rows` |
 //! | packets sent out of an interface: how many, and how exactly at their time | `send_rows` |
 
 mod bars;
+mod group_rows;
 mod send_rows;
 
 use crate::Scale;
@@ -31,6 +33,7 @@ pub fn measure(workspace: &Workspace, scale: Scale, record: &mut Record) -> Resu
     for round in 0..scale.rounds {
         eprintln!("round {} of {}", round + 1, scale.rounds);
         table.begin_round(round);
+        group_rows::round(scale, &mut table);
         if let Some(stand) = &stand {
             stand.round(&mut table);
         }

@@ -104,6 +104,8 @@ pub struct Member {
     batch: Option<Batch>,
     /// Where each packet of the batch begins.
     starts: Vec<u32>,
+    /// Of each of them what a rule has marked it with: of groups other than `ring`, which have it in the key entry.
+    marks: Vec<u32>,
     /// No packet begins where one of the batch should: it was overwritten, or the ring is damaged.
     is_unreadable: bool,
     is_over: bool,
@@ -158,6 +160,7 @@ impl Member {
             lanes: Vec::new(),
             batch: None,
             starts: Vec::with_capacity(BATCH_PACKETS_MAX as usize),
+            marks: Vec::new(),
             is_unreadable: false,
             is_over: false,
             failed: None,
@@ -243,8 +246,15 @@ impl Member {
         let missed_before = lent.missed_before.saturating_add(std::mem::take(&mut self.lanes[lane].carried));
         let skipped = self.too_early(&lent);
         self.starts.clear();
+        self.marks.clear();
         let keys = (skipped..lent.packets).filter_map(|index| self.reader.key(&lent, index));
         match self.steering {
+            None if self.joined.is_kept => {
+                for key in keys {
+                    self.starts.push(key.offset());
+                    self.marks.push(u32::from_le_bytes(key.source));
+                }
+            }
             None => self.starts.extend(keys.map(|key| key.offset())),
             Some(steering) => {
                 self.starts.extend(keys.filter(|key| steering.takes(key)).map(|key| key.offset()));
@@ -303,7 +313,7 @@ impl Member {
             self.is_unreadable = true;
             return None;
         };
-        Some(lent_packet(packet, if index == 0 { batch.missed_before } else { 0 }))
+        Some(self.lent_packet(packet, index, batch))
     }
 
     /// The packets that were found, one after another; it ends early where they were overwritten.
@@ -316,7 +326,7 @@ impl Member {
                     self.reader.fetch(&batch.lent, *ahead);
                 }
                 let packet = self.reader.packet(&batch.lent, *at)?;
-                Some(lent_packet(packet, if index == 0 { batch.missed_before } else { 0 }))
+                Some(self.lent_packet(packet, index, batch))
             },
         )
     }
@@ -383,16 +393,21 @@ impl Member {
     }
 }
 
+impl Member {
+    /// Packet `index` of a batch as it is handed out.
+    #[inline(always)]
+    fn lent_packet<'a>(&self, packet: LentPacket<'a>, index: usize, batch: &Batch) -> Packet<'a> {
+        let LentPacket { interface, time_ns, original_len, flags, lost_before, data, .. } = packet;
+        let missed_before = if index == 0 { batch.missed_before } else { 0 };
+        let lost_before = lost_before.saturating_add(missed_before);
+        let mark = self.marks.get(index).copied().unwrap_or(0);
+        Packet { data, time_ns, original_len, interface, flags, mark, lost_before }
+    }
+}
+
 impl Drop for Member {
     fn drop(&mut self) {
         self.give_back();
         self.say(false);
     }
-}
-
-#[inline(always)]
-fn lent_packet(packet: LentPacket<'_>, missed_before: u64) -> Packet<'_> {
-    let LentPacket { interface, time_ns, original_len, flags, lost_before, data, .. } = packet;
-    let lost_before = lost_before.saturating_add(missed_before);
-    Packet { data, time_ns, original_len, interface, flags, mark: 0, lost_before }
 }
