@@ -14,12 +14,12 @@ use crate::memory::{Appended, Lanes, Looked, Memory};
 use crate::rules::{Packets, TOGETHER, Working, bits};
 use crate::seat::Phase;
 use crate::shares::Shares;
-use crate::steer::{Falls, Steer};
+use crate::steer::{self, Falls, Steer};
 use scope_filter::{FilterEngine, FilterInput, Predicate};
 use scope_machine::cpus::{Pinning, pin_this_thread};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, KeyEntry, LinkType, Moment};
-use scope_ring::{Allowance, Batch, Reader, Ring};
+use scope_ring::{Allowance, Batch, Reader, Ring, Steering};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -27,6 +27,10 @@ use std::time::{Duration, Instant};
 
 /// Packets that are handed out before they are made visible.
 const PASS_PACKETS: u64 = 4096;
+/// A packet is asked for so many packets before it is looked at.
+const AHEAD: u32 = 24;
+/// And its key entry so many packets before.
+const AHEAD_ENTRIES: u32 = 192;
 /// Between two looks at pages while no memory is full.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Between two looks at who has come while nobody is there.
@@ -317,7 +321,7 @@ impl Thread {
 
     fn share(&mut self, batch: &Batch<'_>) {
         let link_type = self.ring.lane_info(batch.lane()).link_type;
-        let mut packets = batch.entries().iter().zip(batch.blocks());
+        let packets = batch.in_place();
         let Some(first) = batch.blocks().next() else { return };
         for served in self.served.iter_mut().filter(|served| served.is_active()) {
             served.figures.missed += batch.missed_before();
@@ -326,15 +330,15 @@ impl Thread {
         let mut unmarked = keys;
         let mut inputs = [FilterInput::default(); TOGETHER];
         let filters = self.served.iter().any(|served| served.is_active() && served.asks_packets());
-        loop {
-            let mut count = 0;
-            for (entry, block) in packets.by_ref().take(TOGETHER) {
-                (keys[count], blocks[count]) = (entry, block);
-                unmarked[count] = KeyEntry { source: [0; 4], ..entry };
-                count += 1;
-            }
-            if count == 0 {
-                return;
+        packets.fetch_entries(0..AHEAD_ENTRIES);
+        (0..AHEAD.min(batch.packets())).for_each(|index| packets.fetch(index));
+        for from in (0..batch.packets()).step_by(TOGETHER) {
+            packets.fetch_entries(from + AHEAD_ENTRIES..from + AHEAD_ENTRIES + TOGETHER as u32);
+            let count = (batch.packets() - from).min(TOGETHER as u32) as usize;
+            for at in 0..count {
+                packets.fetch(from + at as u32 + AHEAD);
+                (keys[at], blocks[at]) = packets.get(from + at as u32);
+                unmarked[at] = KeyEntry { source: [0; 4], ..keys[at] };
             }
             if filters {
                 for at in 0..count {
@@ -566,7 +570,13 @@ impl Served {
                     given += 1;
                 }
             };
-            match steer.falls(chunk.link_type, &chunk.keys[index], chunk.blocks[index].data()) {
+            let key = &chunk.keys[index];
+            if steer == Steer::Flow && steer::has_flow(key) {
+                to(shares.owner(Steering::flow_hash(key)));
+                taken += u64::from(given > before);
+                continue;
+            }
+            match steer.falls(chunk.link_type, key, chunk.blocks[index].data()) {
                 Falls::To(number) => to(shares.owner(number)),
                 Falls::Both(one, other) => {
                     let (one, other) = (shares.owner(one), shares.owner(other));

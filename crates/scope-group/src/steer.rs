@@ -169,7 +169,7 @@ impl Steer {
     /// Who gets a packet of this link type, whose key entry and captured bytes these are.
     #[inline]
     pub fn falls(&self, link_type: LinkType, key: &KeyEntry, data: &[u8]) -> Falls {
-        let is_ip = matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6);
+        let is_ip = has_flow(key);
         let number = match self {
             Steer::Flow if is_ip => return Falls::To(Steering::flow_hash(key)),
             Steer::Ip if is_ip => Some(pair(host(key.source), host(key.destination))),
@@ -186,6 +186,12 @@ impl Steer {
         };
         Falls::To(number.unwrap_or_else(|| mac(link_type, data)))
     }
+}
+
+/// Whether a packet is one of a flow, by its key entry.
+#[inline]
+pub fn has_flow(key: &KeyEntry) -> bool {
+    matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6)
 }
 
 /// The number of an address, as key entries have it.

@@ -268,7 +268,7 @@ pub fn options(mut rest: &[u8], big_endian: bool, mut each: impl FnMut(u16, &[u8
 /// Reads 4 bytes little-endian at `at`; the caller has checked the length.
 #[inline]
 pub fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
 /// A packet block as it lies in a segment, lent.
@@ -327,6 +327,7 @@ impl<'a> PacketBlock<'a> {
     }
 
     /// All that the block says of its packet.
+    #[inline]
     pub fn head(&self) -> PacketHead {
         let mut head = PacketHead {
             interface: self.interface(),
@@ -337,9 +338,11 @@ impl<'a> PacketBlock<'a> {
             lost_before: 0,
         };
         let options_at = PACKET_HEAD_BYTES + padded(head.captured_len as usize);
-        let OptionsSeen { flags, lost_before } =
-            packet_options(&self.bytes[options_at..self.bytes.len() - 4]);
-        (head.flags, head.lost_before) = (flags, lost_before);
+        if options_at + 4 < self.bytes.len() {
+            let OptionsSeen { flags, lost_before } =
+                packet_options(&self.bytes[options_at..self.bytes.len() - 4]);
+            (head.flags, head.lost_before) = (flags, lost_before);
+        }
         head
     }
 }

@@ -4,8 +4,11 @@
 use crate::blocks::Blocks;
 use crate::pin::Pinned;
 use crate::search::Column;
+use scope_packet::fetch::fetch;
+use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{KeyEntry, SegmentId};
+use std::ops::Range;
 
 /// A consumer that follows the ring through a reader: it sees every batch once, in place.
 ///
@@ -73,6 +76,11 @@ impl<'a> Batch<'a> {
         self.pinned.column(from, from + self.packets)
     }
 
+    /// Its packets by index, for whoever goes through them and asks ahead for those that come.
+    pub fn in_place(&self) -> InPlace<'a> {
+        InPlace { column: self.entries(), blocks: self.blocks(), from: self.from }
+    }
+
     /// The packets that fall to one of several readers, each of which sees every batch: index in the batch,
     /// entry, block.
     pub fn steered(
@@ -82,6 +90,43 @@ impl<'a> Batch<'a> {
         let (blocks, from) = (self.blocks(), self.from);
         let own = (0u32..).zip(self.entries().iter()).filter(move |(_, entry)| steering.takes(entry));
         own.map(move |(index, entry)| (index, entry, blocks.at(entry.offset() - from)))
+    }
+}
+
+/// Packets of a batch by index, lent.
+#[derive(Clone, Copy)]
+pub struct InPlace<'a> {
+    column: Column<'a>,
+    blocks: Blocks<'a>,
+    /// Offset of the first block.
+    from: u32,
+}
+
+impl<'a> InPlace<'a> {
+    /// The key entry of packet `index` of the batch, and its block; panics where there is none.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> (KeyEntry, PacketBlock<'a>) {
+        let entry = self.column.get(index);
+        (entry, self.blocks.at(entry.offset() - self.from))
+    }
+
+    /// Asks for packet `index` without waiting for it. One by one, in between other work: where many are asked for at once, a
+    /// processor forgets some (measured: half of the time of copying them).
+    #[inline(always)]
+    pub fn fetch(&self, index: u32) {
+        if index + 1 < self.column.len() {
+            let [from, to] = [index, index + 1].map(|index| self.column.get(index).offset() - self.from);
+            fetch(self.blocks.bytes(), from as usize, (to - from) as usize);
+        }
+    }
+
+    /// Asks for the key entries of packets `range`, by their index in the batch, without waiting for them.
+    #[inline]
+    pub fn fetch_entries(&self, range: Range<u32>) {
+        let (bytes, end) = (self.column.bytes(), range.end.min(self.column.len()) as usize);
+        let entries = end.saturating_sub(range.start as usize) * KEY_ENTRY_BYTES;
+        // The first packet's lies last.
+        fetch(bytes, bytes.len() - end * KEY_ENTRY_BYTES, entries);
     }
 }
 

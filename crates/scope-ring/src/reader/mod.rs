@@ -53,7 +53,7 @@ mod group;
 mod hold;
 mod wait;
 
-pub use batch::{Batch, Steering, Tap};
+pub use batch::{Batch, InPlace, Steering, Tap};
 pub use group::ReaderGroup;
 
 use crate::budget::Allowance;
