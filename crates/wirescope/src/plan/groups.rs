@@ -48,16 +48,16 @@ pub fn plan(
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> Vec<GroupEntry> {
-    let mut entries: Vec<GroupEntry> = Vec::new();
+    let mut entries: Vec<(usize, GroupEntry)> = Vec::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.group) {
         let found = written.and_then(|written| group(&written, sets, links, look));
-        let taken = |entry: &GroupEntry| entries.iter().any(|other| other.plan.name == entry.plan.name);
+        let taken = |entry: &GroupEntry| entries.iter().any(|(_, other)| other.plan.name == entry.plan.name);
         match found {
             Ok(entry) if taken(&entry) => {
                 let fault = Fault::of(KEY).value(&entry.plan.name, "is the name of two groups");
                 faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
             }
-            Ok(entry) => entries.push(entry),
+            Ok(entry) => entries.push((index, entry)),
             Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
         }
     }
@@ -66,7 +66,7 @@ pub fn plan(
         let cause = format!("there are {}, and {GROUPS_MAX} are the most", args.group.len());
         faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
     }
-    entries
+    entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
 fn of(name: &str, word: &str) -> Fault {
@@ -74,32 +74,32 @@ fn of(name: &str, word: &str) -> Fault {
 }
 
 /// Copies go to groups that there are, and never come back.
-fn faults_of_copies(entries: &[GroupEntry], faults: &mut Faults<'_>) {
-    let named = |name: &str| entries.iter().position(|entry| entry.plan.name == name);
-    let targets = |at: usize| -> Vec<&str> { entries[at].plan.settings.rules.targets().collect() };
-    for (index, entry) in entries.iter().enumerate() {
+fn faults_of_copies(entries: &[(usize, GroupEntry)], faults: &mut Faults<'_>) {
+    let named = |name: &str| entries.iter().position(|(_, entry)| entry.plan.name == name);
+    let targets = |at: usize| -> Vec<&str> { entries[at].1.plan.settings.rules.targets().collect() };
+    for (at, (index, entry)) in entries.iter().enumerate() {
         let name = &entry.plan.name;
-        for target in targets(index) {
+        for target in targets(at) {
             if named(target).is_none() {
                 let fault = of(name, RULE).value(target, "is no group that there is");
                 faults.add_of_element(
                     KEY,
-                    index,
+                    *index,
                     fault.remedy("copy to a --group, or make one of this name"),
                 );
             }
         }
-        let (mut reached, mut next) = (vec![false; entries.len()], vec![index]);
-        while let Some(at) = next.pop() {
-            for target in targets(at).into_iter().filter_map(named) {
+        let (mut reached, mut next) = (vec![false; entries.len()], vec![at]);
+        while let Some(from) = next.pop() {
+            for target in targets(from).into_iter().filter_map(named) {
                 if !std::mem::replace(&mut reached[target], true) {
                     next.push(target);
                 }
             }
         }
-        if reached[index] {
+        if reached[at] {
             let fault = of(name, RULE).cause("its copies come back to it, through other groups");
-            faults.add_of_element(KEY, index, fault.remedy("omit one of these copies"));
+            faults.add_of_element(KEY, *index, fault.remedy("omit one of these copies"));
         }
     }
 }

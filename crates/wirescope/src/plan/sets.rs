@@ -87,22 +87,26 @@ fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(Strin
         (None, Look::Nowhere, _) | (.., None) => Ok(String::new()),
         (None, _, Some(file)) => text(File::open(file)),
     };
-    let read = text.map_err(|fault| vec![fault.of_subject(of("file").subject.clone())]).and_then(|text| {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let set = Set::read(kind.unwrap_or(SetKind::Hosts), &text);
-        let bad = |BadLine { line, text }: BadLine| {
-            let shown: String = text.chars().take(SHOWN_MAX).collect();
-            let (what, remedy) = match kind {
-                Some(SetKind::Ports) => ("port", "write a port, or a range such as 8000-8099"),
-                _ => ("host", "write an address, a prefix such as 10.0.0.0/8, or a range of addresses"),
+    let read = text
+        .map_err(|fault| {
+            vec![fault.with_value(file.cloned().unwrap_or_default()).of_subject(of("file").subject.clone())]
+        })
+        .and_then(|text| {
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            let set = Set::read(kind.unwrap_or(SetKind::Hosts), &text);
+            let bad = |BadLine { line, text }: BadLine| {
+                let shown: String = text.chars().take(SHOWN_MAX).collect();
+                let (what, remedy) = match kind {
+                    Some(SetKind::Ports) => ("port", "write a port, or a range such as 8000-8099"),
+                    _ => ("host", "write an address, a prefix such as 10.0.0.0/8, or a range of addresses"),
+                };
+                let cause = format!("line {line}: '{}' is no {what}", shown.escape_default());
+                of("file").with_value(file.cloned().unwrap_or_default()).cause(cause).remedy(remedy)
             };
-            let cause = format!("line {line}: '{}' is no {what}", shown.escape_default());
-            of("file").with_value(file.cloned().unwrap_or_default()).cause(cause).remedy(remedy)
-        };
-        set.map(|set| Known { set: Arc::new(set), version: hasher.finish() })
-            .map_err(|found| found.into_iter().map(bad).collect())
-    });
+            set.map(|set| Known { set: Arc::new(set), version: hasher.finish() })
+                .map_err(|found| found.into_iter().map(bad).collect())
+        });
     match (read, faults.is_empty()) {
         (Ok(known), true) => Ok((name.clone(), known)),
         (read, _) => Err(faults
