@@ -5,10 +5,13 @@
 //! lane 1  | 2 | 3 | 7 |
 //! ```
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Bytes that wait at most; beyond, the oldest go on.
 const BYTES_MAX: usize = 64 << 20;
+/// Bytes of blocks that are kept together, and let go together.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// A packet that waits.
 #[derive(Clone, Copy)]
@@ -16,34 +19,73 @@ struct Waiting {
     time_ns: i64,
     lane: u32,
     number: u64,
+    /// Number of the page that its block lies in, since the begin.
+    page: usize,
     at: usize,
     len: usize,
-    since: Instant,
+}
+
+impl Waiting {
+    fn key(&self) -> (i64, u32, u64) {
+        (self.time_ns, self.lane, self.number)
+    }
+}
+
+/// Blocks, and how many of them still wait.
+#[derive(Default)]
+struct Page {
+    bytes: Vec<u8>,
+    left: usize,
 }
 
 /// Packets that wait.
 #[derive(Default)]
 pub struct Order {
-    blocks: Vec<u8>,
-    waiting: Vec<Waiting>,
+    pages: VecDeque<Page>,
+    /// Number of the first page.
+    first_page: usize,
+    bytes: usize,
+    /// In order.
+    sorted: VecDeque<Waiting>,
+    /// Those that came since.
+    fresh: Vec<Waiting>,
+    /// When packets came, and the latest time of those that came then, ns.
+    came: VecDeque<(Instant, i64)>,
+    /// A page that serves again.
+    spare: Vec<u8>,
 }
 
 impl Order {
-    /// Takes a packet's block, of which `number` is its place in its lane.
+    /// Takes a packet's block, of which `number` is its place in its lane. `since` never falls.
     pub fn push(&mut self, (time_ns, lane, number): (i64, u32, u64), block: &[u8], since: Instant) {
-        let at = self.blocks.len();
-        self.blocks.extend(block);
-        self.waiting.push(Waiting { time_ns, lane, number, at, len: block.len(), since });
+        let has_room = |page: &Page| page.bytes.len() + block.len() <= PAGE_BYTES;
+        if !self.pages.back().is_some_and(has_room) {
+            let mut bytes = std::mem::take(&mut self.spare);
+            bytes.clear();
+            self.pages.push_back(Page { bytes, left: 0 });
+        }
+        let page = self.first_page + self.pages.len() - 1;
+        if let Some(last) = self.pages.back_mut() {
+            let at = last.bytes.len();
+            last.bytes.extend_from_slice(block);
+            last.left += 1;
+            self.fresh.push(Waiting { time_ns, lane, number, page, at, len: block.len() });
+        }
+        self.bytes += block.len();
+        match self.came.back_mut().filter(|(when, _)| *when == since) {
+            Some((_, latest_ns)) => *latest_ns = time_ns.max(*latest_ns),
+            None => self.came.push_back((since, time_ns)),
+        }
     }
 
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.sorted.is_empty() && self.fresh.is_empty()
     }
 
     /// Whether more wait than should.
     pub fn is_full(&self) -> bool {
-        self.blocks.len() >= BYTES_MAX
+        self.bytes >= BYTES_MAX
     }
 
     /// Hands on, in their order, those up to `settled_ns`; and up to the newest of those that have waited for `patience`. Of
@@ -54,31 +96,48 @@ impl Order {
         (now, patience): (Instant, Duration),
         mut each: impl FnMut(u32, &[u8]),
     ) {
-        let has_waited = |it: &&Waiting| now.saturating_duration_since(it.since) >= patience;
-        let waited_ns = self.waiting.iter().filter(has_waited).map(|it| it.time_ns).max();
-        let up_to_ns = waited_ns.unwrap_or(i64::MIN).max(settled_ns);
-        if !self.is_full() && !self.waiting.iter().any(|it| it.time_ns <= up_to_ns) {
-            return;
+        let mut up_to_ns = settled_ns;
+        while let Some((_, latest_ns)) =
+            self.came.pop_front_if(|(since, _)| now.saturating_duration_since(*since) >= patience)
+        {
+            up_to_ns = up_to_ns.max(latest_ns);
         }
-        self.waiting.sort_by_key(|it| (it.time_ns, it.lane, it.number));
-        let mut going = self.waiting.partition_point(|it| it.time_ns <= up_to_ns);
-        if self.is_full() {
-            going = going.max(self.waiting.len() / 2);
+        self.sort();
+        let mut forced = if self.is_full() { self.sorted.len() / 2 } else { 0 };
+        while let Some(it) = self.sorted.pop_front_if(|it| forced > 0 || it.time_ns <= up_to_ns) {
+            forced = forced.saturating_sub(1);
+            let index = it.page - self.first_page;
+            let page = &mut self.pages[index];
+            each(it.lane, &page.bytes[it.at..it.at + it.len]);
+            page.left -= 1;
+            self.bytes -= it.len;
+            self.let_go();
         }
-        for it in &self.waiting[..going] {
-            each(it.lane, &self.blocks[it.at..it.at + it.len]);
+        if self.sorted.is_empty() {
+            self.came.clear();
         }
-        let mut left = Vec::new();
-        self.waiting.drain(..going);
-        for it in &mut self.waiting {
-            let at = left.len();
-            left.extend_from_slice(&self.blocks[it.at..it.at + it.len]);
-            it.at = at;
+    }
+
+    /// Puts those that came since among the others.
+    fn sort(&mut self) {
+        if !self.fresh.is_sorted_by_key(Waiting::key) {
+            self.fresh.sort_by_key(Waiting::key);
         }
-        if left.is_empty() {
-            self.blocks.clear(); // its room serves the next ones
-        } else {
-            self.blocks = left;
+        let follows = match (self.sorted.back(), self.fresh.first()) {
+            (Some(last), Some(first)) => last.key() <= first.key(),
+            _ => true,
+        };
+        self.sorted.extend(self.fresh.drain(..));
+        if !follows {
+            self.sorted.make_contiguous().sort_by_key(Waiting::key);
+        }
+    }
+
+    /// Pages of which nothing waits any more, from the first one on, but for the one that is filled.
+    fn let_go(&mut self) {
+        while self.pages.len() > 1 && self.pages[0].left == 0 {
+            self.first_page += 1;
+            self.spare = self.pages.pop_front().map(|page| page.bytes).unwrap_or_default();
         }
     }
 }
