@@ -218,8 +218,9 @@ impl Stand {
             stop,
             pages,
         };
-        // All memory is resident from here on.
-        for _ in 0..3 {
+        // All memory is resident from here on: each member has been given as much as it has room for.
+        let burst_bytes = scale.ring_bytes / 2 / BURST_PART;
+        for _ in 0..2 + plan.memory_bytes * u64::from(MEMBERS) / burst_bytes {
             stand.burst(scale)?;
         }
         Ok(stand)
