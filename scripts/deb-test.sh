@@ -64,6 +64,7 @@ linked() {
     has -rw-r--r-- usr/include/wirescope.h
     has -rw-r--r-- 'usr/lib/[^/]*/libwirescope.so.0'
     has -rw-r--r-- 'usr/lib/[^/]*/pkgconfig/wirescope.pc'
+    has -rw-r--r-- usr/lib/wirescope/libwirescope_preload.so
     echo "$listing" | grep -q ' \./usr/lib/[^/]*/libwirescope.so -> libwirescope.so.0$' || fail 'nothing to link the library by'
     for example in c rs py; do has -rw-r--r-- usr/share/doc/wirescope/examples/count53.$example; done
     mkdir "$work/linked"
@@ -71,6 +72,14 @@ linked() {
     folder=$(dirname "$(find "$work/linked/usr/lib" -name libwirescope.so.0)")
     needed=$(objdump -p "$folder/libwirescope.so.0" | sed -n 's/^ *NEEDED *//p' | grep -Ev '^(libc\.so\.6|ld-linux.*)$') || true
     [ -z "$needed" ] || fail "the library needs more than libc: $needed"
+    # What stands in for libpcap is found from where the program lies: then it is the run that is missing.
+    if command -v tcpdump >/dev/null 2>&1; then
+        said=$("$work/linked/usr/bin/wirescope" with ring --attach /nowhere/attach -- tcpdump -D 2>&1) || true
+        case $said in
+            *'no run listens there'*) ;;
+            *) fail "wirescope with says: $said" ;;
+        esac
+    fi
     if ! command -v pkg-config >/dev/null 2>&1; then
         skip 'building against the library: there is no pkg-config here'
         return

@@ -25,9 +25,14 @@ mkdir -p "$stage/DEBIAN"
 # put MODE FROM TO: a file of the package.
 put() { install -D -m "$1" "$2" "$stage/$3"; }
 
-# The C library of the same build: beside the binary, or where the tests have built theirs, whichever is newer.
-library=$(ls -t "$(dirname "$binary")/libwirescope.so" "$(dirname "$binary")/deps/libwirescope.so" 2>/dev/null | head -n 1)
-[ -n "$library" ] || { echo "no libwirescope.so beside $binary; cargo build --workspace makes it" >&2; exit 1; }
+# A library of the same build: beside the binary, or where the tests have built theirs, whichever is newer.
+built() {
+    found=$(ls -t "$(dirname "$binary")/$1" "$(dirname "$binary")/deps/$1" 2>/dev/null | head -n 1)
+    [ -n "$found" ] || { echo "no $1 beside $binary; cargo build --workspace makes it" >&2; exit 1; }
+    echo "$found"
+}
+library=$(built libwirescope.so)
+preload=$(built libwirescope_preload.so)
 soname=$(objdump -p "$library" | sed -n 's/^ *SONAME *//p')
 libraries=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || cc -print-multiarch)
 
@@ -49,6 +54,9 @@ strip --strip-unneeded "$stage/usr/bin/$name"
 put 0644 "$library" "$libraries/$soname"
 strip --strip-unneeded "$stage/$libraries/$soname"
 ln -s "$soname" "$stage/$libraries/libwirescope.so"
+# Found by the program from where it lies itself, and loaded by nobody else.
+put 0644 "$preload" "usr/lib/wirescope/libwirescope_preload.so"
+strip --strip-unneeded "$stage/usr/lib/wirescope/libwirescope_preload.so"
 put 0644 "$root/crates/libwirescope/include/wirescope.h" usr/include/wirescope.h
 for example in c rs py; do
     put 0644 "$root/crates/libwirescope/examples/count53.$example" "usr/share/doc/wirescope/examples/count53.$example"
@@ -105,7 +113,8 @@ Description: storage oscilloscope for networks
  .
  Comes with systemd units, which are not started by themselves, and with a
  dashboard for Grafana and alert rules for Prometheus. Other programs read
- packets of a run in place through libwirescope.
+ packets of a run in place through libwirescope; programs that capture with
+ libpcap do so unchanged.
 END
 package=$folder/${name}_${version}_$architecture.deb
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}

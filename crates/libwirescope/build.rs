@@ -9,7 +9,8 @@ const UNWINDER: &str = "libgcc_eh.a";
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     // The number rises with `ws_abi`, when programs that were built against an older header can't go on.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libwirescope.so.0");
+    // Other than what stands below, cargo doesn't hand it on to libraries that this one is linked into; programs have none.
+    println!("cargo:rustc-link-arg=-Wl,-soname,libwirescope.so.0");
     // Threads that end may still have to call it.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let compiler = std::env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".to_string());

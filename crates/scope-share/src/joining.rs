@@ -85,6 +85,29 @@ impl Joined {
 /// # Errors
 /// Why not.
 pub fn join(path: &Path, greeting: &Greeting) -> Result<Joined, JoinError> {
+    let (bytes, files, socket) = said(path, &greeting.to_bytes())?;
+    match Answer::read(&bytes).map_err(JoinError::Answer)? {
+        Answer::Refused { why, words } => Err(JoinError::Refused { why, words }),
+        Answer::Joined { member, is_kept } => {
+            let files: Result<[OwnedFd; 3], _> = files.try_into();
+            let [tables, slots, page] = files.map_err(|_| JoinError::Answer(BadMessage::Length))?;
+            Ok(Joined { member, is_kept, ring: [tables, slots], page: Page::of(page), connection: socket })
+        }
+    }
+}
+
+/// Asks the run whether it would let this one in. Nobody joins, and nobody is given anything.
+///
+/// # Errors
+/// Why not.
+pub fn ask(path: &Path, greeting: &Greeting) -> Result<(), JoinError> {
+    let (bytes, _, _) = said(path, &greeting.to_question())?;
+    let reply = Answer::read_reply(&bytes).map_err(JoinError::Answer)?;
+    reply.map_err(|(why, words)| JoinError::Refused { why, words })
+}
+
+/// Connects and says something: what comes back.
+fn said(path: &Path, message: &[u8]) -> Result<(Vec<u8>, Vec<OwnedFd>, OwnedFd), JoinError> {
     let of_system = |error: Errno| JoinError::Connect(error.into());
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let socket = socket.map_err(of_system)?;
@@ -92,7 +115,7 @@ pub fn join(path: &Path, greeting: &Greeting) -> Result<Joined, JoinError> {
     connect(&socket, &address).map_err(of_system)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(of_system)?;
     // Where the run has closed it already, its answer says why.
-    let said = say(&socket, &greeting.to_bytes(), &[]);
+    let said = say(&socket, message, &[]);
     let (bytes, files) = match hear_with_files(&socket) {
         // What was sent in vain comes before the answer.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => hear_with_files(&socket),
@@ -103,12 +126,5 @@ pub fn join(path: &Path, greeting: &Greeting) -> Result<Joined, JoinError> {
         let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection was closed at once");
         return Err(JoinError::Silent(said.err().unwrap_or_else(closed)));
     }
-    match Answer::read(&bytes).map_err(JoinError::Answer)? {
-        Answer::Refused { why, words } => Err(JoinError::Refused { why, words }),
-        Answer::Joined { member, is_kept } => {
-            let files: Result<[OwnedFd; 3], _> = files.try_into();
-            let [tables, slots, page] = files.map_err(|_| JoinError::Answer(BadMessage::Length))?;
-            Ok(Joined { member, is_kept, ring: [tables, slots], page: Page::of(page), connection: socket })
-        }
-    }
+    Ok((bytes, files, socket))
 }

@@ -6,6 +6,7 @@
 //! joined     | WSATTACH | version | 2    | member | 1: what is unread stays; 0: it is recycled    2 |
 //! refused    | WSATTACH | version | 3    | why    | words: length 2, bytes |
 //! news       | WSATTACH | version | 4    | 0      |
+//! question   | WSATTACH | version | 5    | as the greeting: would it be let in? The answer is `refused`, or `news` for yes
 //! ```
 //! Another version may have more behind its first 16 bytes; of this one every byte is meant.
 
@@ -24,6 +25,7 @@ const GREETING: u16 = 1;
 const JOINED: u16 = 2;
 const REFUSED: u16 = 3;
 const NEWS: u16 = 4;
+const QUESTION: u16 = 5;
 
 /// Weights that a member may have.
 pub const WEIGHTS: std::ops::RangeInclusive<u16> = 1..=100;
@@ -191,20 +193,34 @@ pub fn is_name(text: &str) -> bool {
 impl Greeting {
     /// As a message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = begin(GREETING, self.weight);
+        self.to_bytes_of(GREETING)
+    }
+
+    /// The question whether it would be let in, as a message: nobody joins by it.
+    pub fn to_question(&self) -> Vec<u8> {
+        self.to_bytes_of(QUESTION)
+    }
+
+    /// Whether a message that can be read as a greeting only asks.
+    pub fn only_asks(bytes: &[u8]) -> bool {
+        head(bytes).is_ok_and(|(kind, ..)| kind == QUESTION)
+    }
+
+    fn to_bytes_of(&self, kind: u16) -> Vec<u8> {
+        let mut bytes = begin(kind, self.weight);
         for text in [&self.group, &self.name, &self.class] {
             add(&mut bytes, text, NAME_BYTES_MAX);
         }
         bytes
     }
 
-    /// Reads a message.
+    /// Reads a message, also one that only asks.
     ///
     /// # Errors
     /// It is none.
     pub fn read(bytes: &[u8]) -> Result<Greeting, BadMessage> {
         let (kind, weight, mut rest) = head(bytes)?;
-        if kind != GREETING {
+        if ![GREETING, QUESTION].contains(&kind) {
             return Err(BadMessage::Unexpected);
         }
         let mut text = || rest.text(NAME_BYTES_MAX);
@@ -221,6 +237,20 @@ impl Greeting {
 }
 
 impl Answer {
+    /// Reads the answer to a question.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read_reply(bytes: &[u8]) -> Result<Result<(), (Refusal, String)>, BadMessage> {
+        if bytes == news() {
+            return Ok(Ok(()));
+        }
+        match Answer::read(bytes)? {
+            Answer::Refused { why, words } => Ok(Err((why, words))),
+            Answer::Joined { .. } => Err(BadMessage::Unexpected),
+        }
+    }
+
     /// As a message.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
@@ -264,7 +294,7 @@ impl Answer {
     }
 }
 
-/// That something has come: for a member whose page says that it waits.
+/// That something has come: for a member whose page says that it waits, and yes for whoever asks.
 pub fn news() -> Vec<u8> {
     begin(NEWS, 0)
 }
@@ -309,6 +339,19 @@ mod tests {
         }
         let long = greeting(&"x".repeat(NAME_BYTES_MAX), "y").to_bytes();
         assert!(Greeting::read(&long).is_ok());
+    }
+
+    #[test]
+    fn a_question_is_a_greeting_that_only_asks() {
+        let greeting = greeting("ids", "a");
+        let (asked, said) = (greeting.to_question(), greeting.to_bytes());
+        assert!(Greeting::only_asks(&asked) && !Greeting::only_asks(&said) && !Greeting::only_asks(b"x"));
+        assert_eq!(Greeting::read(&asked), Ok(greeting));
+        assert_eq!(Answer::read_reply(&news()), Ok(Ok(())));
+        let no = Answer::Refused { why: Refusal::Full, words: "no".to_string() };
+        assert_eq!(Answer::read_reply(&no.to_bytes()), Ok(Err((Refusal::Full, "no".to_string()))));
+        let joined = Answer::Joined { member: 1, is_kept: true }.to_bytes();
+        assert_eq!(Answer::read_reply(&joined), Err(BadMessage::Unexpected));
     }
 
     #[test]

@@ -193,13 +193,19 @@ fn outputs(printed: &str) -> Vec<(Vec<&str>, i32)> {
     outputs
 }
 
-/// Puts the C library that was built with this binary, and its header, into a folder; nothing where there is none.
-fn install_library(root: &Path, binary: &Path, folder: &Path) {
+/// Puts the libraries that were built with this binary, and a header, into a folder; nothing where there are none.
+fn install_libraries(root: &Path, binary: &Path, folder: &Path) {
     let beside = binary.parent().unwrap_or(Path::new("."));
-    let built = ["", "deps"].map(|part| beside.join(part).join("libwirescope.so"));
     let newest = |path: &PathBuf| path.metadata().and_then(|facts| facts.modified()).ok();
-    let Some(library) = built.into_iter().filter(|path| path.exists()).max_by_key(newest) else { return };
+    let built = |name: &str| {
+        let built = ["", "deps"].map(|part| beside.join(part).join(name));
+        built.into_iter().filter(|path| path.exists()).max_by_key(newest)
+    };
     let place = |name: &str| folder.join(name);
+    if let Some(library) = built("libwirescope_preload.so") {
+        std::fs::copy(library, place("libwirescope_preload.so")).expect("own folder");
+    }
+    let Some(library) = built("libwirescope.so") else { return };
     std::fs::copy(library, place("libwirescope.so.0")).expect("own folder");
     std::os::unix::fs::symlink("libwirescope.so.0", place("libwirescope.so")).expect("own folder");
     let header = root.join("crates/libwirescope/include/wirescope.h");
@@ -216,7 +222,7 @@ fn faults_of(page: &Path, blocks: &[Block], root: &Path, binary: &Path) -> Vec<S
     std::fs::copy(binary, &copy).unwrap_or_else(|e| panic!("{}: {e}", binary.display()));
     std::fs::set_permissions(&copy, open()).expect("own file");
     std::fs::create_dir(&folder).expect("own folder");
-    install_library(root, binary, place.path());
+    install_libraries(root, binary, place.path());
     let search =
         format!("{}:{}:/usr/sbin:/sbin", place.path().display(), std::env::var("PATH").unwrap_or_default());
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);

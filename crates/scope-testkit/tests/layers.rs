@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every crate under `crates/` with its layer. An arrow of `[dependencies]` points to a lower layer only.
-const LAYERS: [(&str, u8); 31] = [
+const LAYERS: [(&str, u8); 32] = [
     ("scope-fault", 0),
     ("scope-packet", 0),
     ("scope-spelling", 0),
@@ -35,6 +35,7 @@ const LAYERS: [(&str, u8); 31] = [
     ("scope-stats", 4),
     ("scope-doctor", 4),
     ("libwirescope", 4),
+    ("wirescope-preload", 5),
     ("scope-answer", 5),
     ("scope-engine", 5),
     ("scope-config", 6),
@@ -75,7 +76,7 @@ fn layer(name: &str) -> Option<u8> {
 
 /// Whether `name` is one of this workspace's own crates.
 fn is_own(name: &str) -> bool {
-    name.starts_with("scope-") || ["wirescope", "libwirescope"].contains(&name)
+    name.starts_with("scope-") || ["wirescope", "libwirescope", "wirescope-preload"].contains(&name)
 }
 
 /// An own crate that a manifest names, and whether for its tests only.

@@ -24,7 +24,7 @@ pub use asking::{
 pub use counting::StatsArgs;
 pub use scripting::{ScriptBoundsArgs, ScriptCheckArgs, ScriptRunArgs, ScriptTexts, ScriptVerb};
 pub use sending::SendArgs;
-pub use sharing::TapArgs;
+pub use sharing::{MemberArgs, TapArgs, WithArgs};
 pub use statistics::{
     FlowsArgs, StatsCopyArgs, StatsExportArgs, StatsFilesArgs, StatsSqlArgs, StatsTopArgs, StatsVerb,
 };
@@ -134,6 +134,8 @@ pub enum Verb {
     Watch(AskArgs),
     /// Write packets of a running instance as they come, for other programs
     Tap(TapArgs),
+    /// Start programs that capture with libpcap, in which the device wirescope is a group of a running instance
+    With(WithArgs),
     /// Show which programs read the ring of a running instance, and how far each of them is
     #[command(after_help = help::ASK_EXAMPLES)]
     Groups(AskArgs),

@@ -417,6 +417,28 @@ Examples:
   wirescope tap ring --past 1m -c 1000 -w some.pcapng
 ";
 
+pub const WITH_EXAMPLES: &str = "\
+The programs capture from the device wirescope, with their own filters; all other
+devices and files are what they are. They have to link libpcap as a library, and may
+not be setuid, or confined by AppArmor: for those there is wirescope tap.
+
+Exit codes:
+  0  all copies ended with 0
+  2  refused before anything was started
+  else that of the first copy that ended with another; 128 and the number of the
+     signal that ended it
+
+Examples:
+  # what the group dns is given, into a file of tcpdump's
+  wirescope with dns -- tcpdump -i wirescope -w dns.pcap
+
+  # all that the instance records, with the last minute before
+  wirescope with ring --past 1m -- tcpdump -i wirescope -n 'tcp port 80'
+
+  # four copies share the flows of the group ids
+  wirescope with 'ids*4' -- suricata --pcap=wirescope -l out%m
+";
+
 pub const SEND_EXAMPLES: &str = "\
 Packets go out as they stand in the file, in its order. Sending needs the right
 that capturing needs, and gives it up once the sockets are open.

@@ -37,6 +37,7 @@ mod tcpdump_words;
 mod token;
 mod verify;
 mod watch;
+mod with;
 mod words;
 
 use args::{Cli, ConfigVerb, ManArgs, StoreVerb, Verb};
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         Verb::Losses(args) => ask::losses(&args),
         Verb::Watch(args) => ask::watch(&args),
         Verb::Tap(args) => tap::tap(&args),
+        Verb::With(args) => with::with(&args),
         Verb::Groups(args) => ask::groups(&args),
         Verb::Send(args) => send::send(&args),
         Verb::Serve(args) => serve::serve(&args),

@@ -19,7 +19,8 @@ use crate::speech::{Level, say, say_fault};
 use crate::stdio::warn_of_closed_stdout;
 use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, told};
-use joining::{not_joined, not_read};
+use joining::not_read;
+pub use joining::{Wanted, not_joined, wanted};
 use order::Order;
 use scope_config::Settings;
 use scope_fault::Fault;
@@ -27,10 +28,9 @@ use scope_filter::{Filter, FilterEngine, Predicate, VlanRule};
 use scope_packet::pcapng::{PacketBlock, PacketHead};
 use scope_packet::{Gap, GapReason, Headers, LinkType};
 use scope_ring::{Begin, OutsideBatch, OutsideError, OutsideInterface, OutsideReader};
-use scope_share::message::{Greeting, NAME_BYTES_MAX, WEIGHTS, is_name};
+use scope_share::message::Greeting;
 use scope_share::page::LANES;
 use scope_share::{DEFAULT_PATH, Joined, Progress, RING, join};
-use scope_spelling::values::parse_duration_ns;
 use scope_store::export::{Export, Format, Question, Target, Written};
 use scope_store::head::HeadInterface;
 use scope_store::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
@@ -95,12 +95,6 @@ fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
         None if has_ending(&write, &["pcap"]) => Format::Pcap,
         None => Format::Pcapng,
     };
-    let past_ns = args.past.as_deref().and_then(|text| {
-        let parsed = parse_duration_ns(text).map_err(|_| {
-            faults.add(Fault::of("past").value(text, "is no time").remedy("write e.g. --past 30s"));
-        });
-        parsed.ok()
-    });
     let packets_max = args.count.as_deref().and_then(|text| match text.parse::<u64>() {
         Ok(packets @ 1..) => Some(packets),
         _ => {
@@ -108,47 +102,14 @@ fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
             None
         }
     });
-    let name = args.name.clone().unwrap_or_else(|| NAME.to_string());
-    if !is_name(&name) {
-        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text");
-        faults.add(Fault::of("name").value(&name, "is no name of a member").remedy(remedy));
-    }
-    if !is_name(&args.group) {
-        let fault = Fault::of_thing("GROUP").with_value(&args.group).cause("it is no name of a group");
-        faults.add(fault.remedy("write ring, or what wirescope groups shows"));
-    }
-    if let Some(past) = args.past.as_ref().filter(|_| args.group != RING) {
-        let fault =
-            Fault::of("past").with_value(past).cause("a group has nothing of before its member joined");
-        faults.add(fault.remedy("tap ring, or omit it"));
-    }
-    let class = args.class.clone().unwrap_or_default();
-    if args.class.is_some() && !is_name(&class) {
-        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text, or omit it");
-        faults.add(Fault::of("class").value(&class, "is no name of a class").remedy(remedy));
-    }
-    let weight = args.weight.as_deref().map_or(1, |text| {
-        let found = text.parse::<u16>().ok().filter(|weight| WEIGHTS.contains(weight));
-        if found.is_none() {
-            let remedy = format!("write {} to {}", WEIGHTS.start(), WEIGHTS.end());
-            faults.add(Fault::of("weight").value(text, "is no weight").remedy(remedy));
-        }
-        found.unwrap_or(1)
-    });
-    for (key, is_given) in [("class", args.class.is_some()), ("weight", args.weight.is_some())] {
-        if is_given && args.group == RING {
-            let fault = Fault::of(key).cause("whoever reads the ring gets all of it");
-            faults.add(fault.remedy("tap another group, or omit it"));
-        }
-    }
+    let Wanted { greeting, past_ns } = wanted(&args.group, &args.member, NAME, &mut faults);
     let text = args.filter.as_deref().unwrap_or_default();
     let filter = Filter::compile(text, VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
     // Nothing is made where something else is wrong.
     let output = if faults.is_empty() { export::output(&write, None, &[], &mut faults) } else { None };
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
-            let path = args.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
-            let greeting = Greeting { group: args.group.clone(), name, weight, class };
+            let path = args.member.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
             Ok(Asked { path, greeting, filter, past_ns, packets_max, format, output })
         }
         _ => Err(faults.into_vec()),

@@ -26,7 +26,7 @@ use scope_machine::cpus::Pinning;
 use scope_machine::limits::stand_back;
 use scope_rights::{PeerCredentials, User, Writable};
 use scope_ring::Ring;
-use scope_share::message::{Answer, BadMessage, Greeting, Refusal};
+use scope_share::message::{Answer, BadMessage, Greeting, Refusal, news};
 use scope_share::passing::{Heard, hear, say};
 use scope_share::{RING, VERSION};
 use std::io;
@@ -422,6 +422,7 @@ impl Desk {
         };
         let group = self.table().members.iter().position(|members| members.name() == greeting.group);
         match group {
+            Some(group) if Greeting::only_asks(&bytes) => self.reply(guest, group, &greeting),
             Some(group) => self.join(guest, group, &greeting),
             // Who may read nothing needn't know what there is.
             None if guest.is_stranger => self.refuse_user(guest, RING),
@@ -430,6 +431,15 @@ impl Desk {
                 self.refuse(guest, Refusal::NoSuchGroup, &words)
             }
         }
+    }
+
+    /// Says whether somebody would be let in, and ends the connection.
+    fn reply(&self, guest: &Guest, group: usize, greeting: &Greeting) -> bool {
+        if !self.table().members[group].may(&guest.peer) {
+            return self.refuse_user(guest, &greeting.group);
+        }
+        let _ = say(&guest.socket, &news(), &[]);
+        false
     }
 
     fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket_wit
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Interface, KeyEntry, LinkType, TimestampSource};
 use scope_ring::{Append, Begin, LaneWriter, OutsideReader, RingConfig};
-use scope_share::{JoinError, Progress, join};
+use scope_share::{JoinError, Progress, ask, join};
 use tempfile::TempDir;
 
 /// A ring with a lane, and its open door.
@@ -129,6 +129,19 @@ fn nobody_gets_the_ring_who_was_not_named_and_is_told_why() {
     let stand = Stand::new(me());
     let refused = join(&stand.path, &Greeting::new("other", "reader")).unwrap_err();
     assert_eq!(refused.to_string(), "there is no group 'other'");
+}
+
+#[test]
+fn whoever_only_asks_is_answered_and_no_member() {
+    let stand = Stand::new(me());
+    ask(&stand.path, &Greeting::new("ring", "reader")).unwrap();
+    let refused = ask(&stand.path, &Greeting::new("other", "reader")).unwrap_err();
+    assert_eq!(refused.to_string(), "there is no group 'other'");
+    let status = stand.until(|_| true);
+    assert_eq!((status.groups[0].members.len(), status.groups[0].gone.members), (0, 0));
+    let stand = Stand::new(Allowed::default());
+    let refused = ask(&stand.path, &Greeting::new("ring", "reader")).unwrap_err();
+    assert!(matches!(refused, JoinError::Refused { why: Refusal::NotAllowed, .. }), "{refused}");
 }
 
 #[test]

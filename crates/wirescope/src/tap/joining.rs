@@ -1,13 +1,69 @@
-//! Why there is nothing to read at a socket, as a fault with its remedy.
+//! What is asked for as a member, understood; why there is nothing to read at a socket, as a fault with its remedy.
 
+use crate::args::MemberArgs;
+use crate::plan::faults::Faults;
 use scope_fault::{Fault, Setting, sentence};
 use scope_ring::OutsideError;
+use scope_share::message::{Greeting, NAME_BYTES_MAX, WEIGHTS, is_name};
 use scope_share::{JoinError, RING, Refusal};
+use scope_spelling::values::parse_duration_ns;
 use std::io;
 use std::path::Path;
 
 /// What connecting a socket of another kind says.
 const WRONG_KIND: i32 = libc::EPROTOTYPE;
+
+/// What is asked for as a member, understood.
+pub struct Wanted {
+    /// What the run is told.
+    pub greeting: Greeting,
+    /// Of the ring: begin with what came in so many ns before.
+    pub past_ns: Option<i64>,
+}
+
+/// Understands what is asked for; `name` where it isn't told.
+pub fn wanted(group: &str, args: &MemberArgs, name: &str, faults: &mut Faults) -> Wanted {
+    let past_ns = args.past.as_deref().and_then(|text| {
+        let parsed = parse_duration_ns(text).map_err(|_| {
+            faults.add(Fault::of("past").value(text, "is no time").remedy("write e.g. --past 30s"));
+        });
+        parsed.ok()
+    });
+    let name = args.name.clone().unwrap_or_else(|| name.to_string());
+    if !is_name(&name) {
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text");
+        faults.add(Fault::of("name").value(&name, "is no name of a member").remedy(remedy));
+    }
+    if !is_name(group) {
+        let fault = Fault::of_thing("GROUP").with_value(group).cause("it is no name of a group");
+        faults.add(fault.remedy("write ring, or what wirescope groups shows"));
+    }
+    if let Some(past) = args.past.as_ref().filter(|_| group != RING) {
+        let fault =
+            Fault::of("past").with_value(past).cause("a group has nothing of before its member joined");
+        faults.add(fault.remedy("tap ring, or omit it"));
+    }
+    let class = args.class.clone().unwrap_or_default();
+    if args.class.is_some() && !is_name(&class) {
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text, or omit it");
+        faults.add(Fault::of("class").value(&class, "is no name of a class").remedy(remedy));
+    }
+    let weight = args.weight.as_deref().map_or(1, |text| {
+        let found = text.parse::<u16>().ok().filter(|weight| WEIGHTS.contains(weight));
+        if found.is_none() {
+            let remedy = format!("write {} to {}", WEIGHTS.start(), WEIGHTS.end());
+            faults.add(Fault::of("weight").value(text, "is no weight").remedy(remedy));
+        }
+        found.unwrap_or(1)
+    });
+    for (key, is_given) in [("class", args.class.is_some()), ("weight", args.weight.is_some())] {
+        if is_given && group == RING {
+            let fault = Fault::of(key).cause("whoever reads the ring gets all of it");
+            faults.add(fault.remedy("tap another group, or omit it"));
+        }
+    }
+    Wanted { greeting: Greeting { group: group.to_string(), name, weight, class }, past_ns }
+}
 
 /// Why this process is no member.
 pub fn not_joined(path: &Path, group: &str, error: &JoinError) -> Fault {
