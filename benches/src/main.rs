@@ -80,7 +80,7 @@ const PARTS: &[(&str, &str)] = &[
         "flows",
         "the flow table against a map, statistics against nfpcapd and softflowd, their bounds, lateness, kills",
     ),
-    ("share", "packets sent out of an interface, against trafgen and tcpreplay"),
+    ("share", "what sharing packets costs; packets sent out of an interface, against trafgen and tcpreplay"),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("signals-traces", "of the part signals: 200 generated traces, or the one of SEED=N"),
     ("query-speed", "of the part query: speed, bytes read, memory"),
@@ -383,7 +383,8 @@ mod tests {
         let order = |words: &[&str]| order(words.iter().map(|word| word.to_string()));
         let all = Order {
             parts: vec![
-                "main", "filter", "ring", "live", "truth", "query", "api", "signals", "flows", "store",
+                "main", "filter", "ring", "live", "truth", "query", "api", "signals", "flows", "share",
+                "store",
             ],
             quick: false,
             ring_bytes: None,

@@ -10,8 +10,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How long the socket of a run that begins may be there before it is listened at.
+const BEGINNING: Duration = Duration::from_millis(300);
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a run may take for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -112,7 +116,15 @@ fn said(path: &Path, message: &[u8]) -> Result<(Vec<u8>, Vec<OwnedFd>, OwnedFd),
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let socket = socket.map_err(of_system)?;
     let address = SocketAddrUnix::new(path).map_err(of_system)?;
-    connect(&socket, &address).map_err(of_system)?;
+    let begun = Instant::now();
+    loop {
+        match connect(&socket, &address) {
+            // Its file may be there a moment before somebody listens.
+            Err(Errno::CONNREFUSED) if begun.elapsed() < BEGINNING => std::thread::sleep(LOOK_EVERY),
+            outcome => break outcome,
+        }
+    }
+    .map_err(of_system)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(of_system)?;
     // Where the run has closed it already, its answer says why.
     let said = say(&socket, message, &[]);

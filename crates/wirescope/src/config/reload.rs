@@ -110,7 +110,8 @@ impl Reloader {
                 Some(reread) => reread.open(Path::new(&name)),
                 None => File::open(&name),
             };
-            new.sets.insert(name, sets::text(opened));
+            let text = sets::text(&name, opened);
+            new.sets.insert(name, text);
         }
         let meant_new = plan::plan(&new, look)?;
         let libraries = &meant_new.run.fixed.scripts.libraries;

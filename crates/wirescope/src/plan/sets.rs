@@ -85,7 +85,7 @@ fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(Strin
     let text = match (file.and_then(|file| args.sets.get(file)), look, file) {
         (Some(known), ..) => known.clone(),
         (None, Look::Nowhere, _) | (.., None) => Ok(String::new()),
-        (None, _, Some(file)) => text(File::open(file)),
+        (None, _, Some(file)) => text(file, File::open(file)),
     };
     let read = text
         .map_err(|fault| {
@@ -117,21 +117,21 @@ fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(Strin
 }
 
 /// The text of an opened file of a set.
-pub fn text(opened: io::Result<File>) -> Result<String, Fault> {
+pub fn text(name: &str, opened: io::Result<File>) -> Result<String, Fault> {
     let failed = |error: io::Error| {
-        Fault::whole(format!("the file can't be read: {error}")).remedy("check its path, and who may read it")
+        let fault = Fault::whole(format!("'{name}' can't be read: {error}"));
+        fault.remedy("check its path, and who may read it")
     };
     let file = opened.map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(
-            Fault::whole("it is no regular file").remedy("name a file with a host or port in each line")
-        );
+        let fault = Fault::whole(format!("'{name}' is no regular file"));
+        return Err(fault.remedy("name a file with a host or port in each line"));
     }
     let mut text = String::new();
     let mut bounded = file.take(FILE_BYTES_MAX + 1);
     bounded.read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(Fault::whole("it is longer than 1 GiB").remedy("split it"));
+        return Err(Fault::whole(format!("'{name}' is longer than 1 GiB")).remedy("split it"));
     }
     Ok(text)
 }
