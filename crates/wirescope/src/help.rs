@@ -425,8 +425,8 @@ not be setuid, or confined by AppArmor: for those there is wirescope tap.
 Exit codes:
   0  all copies ended with 0
   2  refused before anything was started
-  else that of the first copy that ended with another; 128 and the number of
-     the signal that ended it
+  else that of the first copy that ended with another; 128 and the number
+     of the signal that ended it
 
 Examples:
   # what the group dns is given, into a file of tcpdump's

@@ -149,6 +149,7 @@ fn a_pipe_gets_packets_at_once_and_a_reader_that_has_enough_ends_the_tap() {
     assert_eq!(first[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
     drop(child.stdout.take()); // as head does
     assert_eq!(child.wait().unwrap().code(), Some(0));
+    wait_until("both to be gone", || shared.group()["gone"]["members"] == 2);
     // The packets of one that is killed are gone, and it is gone from the list at once.
     let killed = Started::new(shared.tap(&["-w", "killed.pcapng"]));
     shared.wait_for_members(1);
