@@ -1,7 +1,7 @@
 //! A group: what it takes of the ring's packets, how they are shared out, its seats, and its figures.
 
 use crate::MEMBERS_MAX;
-use crate::rules::RuleSet;
+use crate::rules::{Dropped, RuleSet};
 use crate::seat::Seat;
 use crate::steer::Steer;
 use scope_filter::Filter;
@@ -154,9 +154,9 @@ impl Given {
     }
 }
 
-/// What the thread counts. It hands its figures on all at once, so that they add up whenever somebody looks.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+/// What the thread counts of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
     pub seen: u64,
     pub missed: u64,
     pub filtered: u64,
@@ -164,12 +164,18 @@ pub(crate) struct Figures {
     pub taken: u64,
     pub doubled: u64,
     pub copied_in: u64,
-    pub dropped: BTreeMap<String, u64>,
     /// Packets of the ring in front of where the thread is, if the group has members.
     pub position: Option<u64>,
+    pub gone: Gone,
+}
+
+/// The thread hands all its figures on at once, so that they add up whenever somebody looks.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub sums: Sums,
     /// Of each seat that is given packets.
     pub given: Vec<Option<Given>>,
-    pub gone: Gone,
+    pub dropped: Dropped,
 }
 
 impl Group {
@@ -236,9 +242,9 @@ impl Group {
     /// How it stands, of a ring with at least so many packets by now.
     pub fn status(&self, published: u64) -> GroupCounts {
         let figures = self.figures();
-        let Figures { seen, missed, filtered, unclaimed, taken, doubled, copied_in, position, gone, .. } =
-            *figures;
-        let dropped = figures.dropped.clone();
+        let Sums { seen, missed, filtered, unclaimed, taken, doubled, copied_in, position, gone } =
+            figures.sums;
+        let dropped = figures.dropped.by_name();
         let published = published.max(position.unwrap_or(0)).max(seen + missed);
         let behind = position.map_or(0, |position| published - position.max(seen + missed));
         let idle = published - seen - missed - behind;

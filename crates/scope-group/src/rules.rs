@@ -19,10 +19,12 @@ use std::sync::Arc;
 
 /// Packets that rules look at together.
 pub const TOGETHER: usize = FILTER_INPUTS_MAX;
-/// Rules of one group or source at most.
+/// Rules of one group at most.
 pub const RULES_MAX: usize = 256;
-/// Classes that the rules of a group may give at most.
-const CLASSES_MAX: usize = 64;
+/// Actions of a rule at most.
+pub const ACTIONS_MAX: usize = 16;
+/// Classes that rules give, and groups that they copy to, at most, each.
+pub const NAMES_MAX: usize = 64;
 
 /// What a rule does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,30 +121,55 @@ pub struct Rule {
     pub actions: Vec<Action>,
 }
 
+/// An action with places in the lists of its rules instead of names.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Drop,
+    Keep(u32),
+    Sample(u64),
+    SampleFlows(u64),
+    Stop,
+    Mark(u32),
+    Class(u8),
+    Steer(Steer),
+    Copy(u8),
+}
+
 /// Rules in their order.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
+    /// What each does.
+    acts: Vec<Vec<Act>>,
     /// Classes that they give.
     classes: Vec<String>,
+    /// Groups that get copies.
+    targets: Vec<String>,
     /// How it is made out whether two of them are the same.
     text: String,
 }
 
 impl RuleSet {
     /// These rules; `text` says as much as they do.
+    ///
+    /// # Panics
+    /// Where there are more than [`RULES_MAX`], or a rule has more than [`ACTIONS_MAX`] actions.
     pub fn new(rules: Vec<Rule>, text: String) -> RuleSet {
-        let mut classes: Vec<String> = Vec::new();
-        let given = rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
-            Action::Class(class) => Some(class),
-            _ => None,
-        });
-        for class in given {
-            if !classes.contains(class) && classes.len() < CLASSES_MAX {
-                classes.push(class.clone());
-            }
-        }
-        RuleSet { rules, classes, text }
+        assert!(rules.len() <= RULES_MAX && rules.iter().all(|rule| rule.actions.len() <= ACTIONS_MAX));
+        let (mut classes, mut targets) = (Vec::new(), Vec::new());
+        let mut act = |action: &Action| match action {
+            Action::Drop => Act::Drop,
+            Action::Keep(bytes) => Act::Keep(*bytes),
+            Action::Sample(parts) => Act::Sample(*parts),
+            Action::SampleFlows(parts) => Act::SampleFlows(*parts),
+            Action::Stop => Act::Stop,
+            Action::Mark(mark) => Act::Mark(*mark),
+            Action::Class(class) => Act::Class(place(&mut classes, class)),
+            Action::Steer(steer) => Act::Steer(*steer),
+            Action::Copy(group) => Act::Copy(place(&mut targets, group)),
+        };
+        let acts = rules.iter().map(|rule| rule.actions.iter().map(&mut act).collect()).collect();
+        RuleSet { rules, acts, classes, targets, text }
     }
 
     /// Whether there are none.
@@ -165,12 +192,9 @@ impl RuleSet {
         &self.text
     }
 
-    /// Names of groups that get copies.
-    pub fn targets(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
-            Action::Copy(group) => Some(group.as_str()),
-            _ => None,
-        })
+    /// Groups that get copies.
+    pub fn targets(&self) -> &[String] {
+        &self.targets
     }
 
     /// Whether they look at more of packets than their key entries.
@@ -186,6 +210,15 @@ impl RuleSet {
         let filters = self.rules.iter().flat_map(|rule| rule.test.when.iter().chain(&rule.test.unless));
         filters.for_each(|filter| drop(filter.prepare(engine))); // where there is none the interpreter answers the same
     }
+}
+
+/// The place of a name in a list that has each once.
+fn place(names: &mut Vec<String>, name: &str) -> u8 {
+    let known = names.iter().position(|known| known == name);
+    known.unwrap_or_else(|| {
+        names.push(name.to_string());
+        names.len() - 1
+    }) as u8
 }
 
 /// Packets as rules see them.
@@ -213,8 +246,8 @@ pub struct Verdicts {
     pub classes: [Option<u8>; TOGETHER],
     /// How each is shared out, where a rule says so.
     pub steers: [Option<Steer>; TOGETHER],
-    /// Groups that get copies, by name, and of which.
-    pub copies: Vec<(String, u64)>,
+    /// Groups that get copies, by their place in [`RuleSet::targets`], and of which.
+    pub copies: Vec<(u8, u64)>,
 }
 
 impl Default for Verdicts {
@@ -243,15 +276,43 @@ impl Verdicts {
     }
 }
 
+/// Packets that rules have dropped.
+#[derive(Debug, Default)]
+pub struct Dropped {
+    rules: Arc<RuleSet>,
+    /// By each of them.
+    counts: Vec<u64>,
+    /// By rules that aren't in force any more.
+    former: BTreeMap<String, u64>,
+}
+
+impl Dropped {
+    /// The same by the name of each rule.
+    pub fn by_name(&self) -> BTreeMap<String, u64> {
+        let mut all = self.former.clone();
+        for (rule, count) in self.rules.rules.iter().zip(&self.counts) {
+            *all.entry(rule.name.clone()).or_default() += count;
+        }
+        all
+    }
+
+    /// Takes over what another one has; without new memory, as long as the rules are the same.
+    pub fn follow(&mut self, other: &Dropped) {
+        self.counts.clone_from(&other.counts);
+        if !Arc::ptr_eq(&self.rules, &other.rules) {
+            (self.rules, self.former) = (other.rules.clone(), other.former.clone());
+        }
+    }
+}
+
 /// Rules at work: what they have counted.
 #[derive(Debug, Default)]
 pub struct Working {
-    rules: Arc<RuleSet>,
     engine: FilterEngine,
     /// Of each link type that has come, the filters of each rule.
     predicates: Vec<(LinkType, Vec<[Option<Predicate>; 2]>)>,
-    /// Packets that each has dropped.
-    dropped: Vec<u64>,
+    /// What they have dropped, and the rules themselves.
+    dropped: Dropped,
     /// Packets that each has sampled.
     sampled: Vec<u64>,
     /// What they said last.
@@ -259,32 +320,27 @@ pub struct Working {
 }
 
 impl Working {
-    /// Puts these in force; counts of rules that stay, by name, go on.
+    /// Puts these in force; what was dropped so far stays counted.
     pub fn set(&mut self, rules: &Arc<RuleSet>, engine: FilterEngine) {
         rules.prepare(engine);
-        let before = self.dropped();
-        self.dropped = rules.rules.iter().map(|rule| before.get(&rule.name).copied().unwrap_or(0)).collect();
+        let former = self.dropped.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
+        self.dropped = Dropped { rules: rules.clone(), counts: vec![0; rules.rules.len()], former };
         self.sampled = vec![0; rules.rules.len()];
-        (self.rules, self.engine) = (rules.clone(), engine);
+        self.engine = engine;
         self.predicates.clear();
     }
 
-    /// The rules in force.
-    pub fn rules(&self) -> &Arc<RuleSet> {
-        &self.rules
-    }
-
-    /// Packets that each rule has dropped, by its name.
-    pub fn dropped(&self) -> BTreeMap<String, u64> {
-        self.rules.rules.iter().map(|rule| rule.name.clone()).zip(self.dropped.iter().copied()).collect()
+    /// What they have dropped.
+    pub fn dropped(&self) -> &Dropped {
+        &self.dropped
     }
 
     /// Applies them to the packets that are set in `which`.
     pub fn apply(&mut self, packets: &Packets<'_>, which: u64) -> &Verdicts {
         self.verdicts.begin(which);
         let at = self.predicates_at(packets.link_type);
-        let mut going = which;
-        for (index, rule) in self.rules.rules.iter().enumerate() {
+        let (rules, mut going) = (self.dropped.rules.clone(), which);
+        for (index, rule) in rules.rules.iter().enumerate() {
             if going == 0 {
                 break;
             }
@@ -292,26 +348,19 @@ impl Working {
             if holds == 0 {
                 continue;
             }
-            let (dropped, sampled) = (&mut self.dropped[index], &mut self.sampled[index]);
-            going = act(
-                &rule.actions,
-                &self.rules.classes,
-                packets,
-                (holds, going),
-                &mut self.verdicts,
-                dropped,
-                sampled,
-            );
+            let counters = (&mut self.dropped.counts[index], &mut self.sampled[index]);
+            going = act(&rules.acts[index], packets, (holds, going), &mut self.verdicts, counters);
         }
         &self.verdicts
     }
 
     fn predicates_at(&mut self, link_type: LinkType) -> usize {
         self.predicates.iter().position(|(known, _)| *known == link_type).unwrap_or_else(|| {
+            let rules = &self.dropped.rules;
             let of = |filter: &Option<Filter>| filter.as_ref().map(|filter| filter.for_link(link_type));
-            let each = self.rules.rules.iter().map(|rule| [of(&rule.test.when), of(&rule.test.unless)]);
+            let each = rules.rules.iter().map(|rule| [of(&rule.test.when), of(&rule.test.unless)]);
             let each = each.collect();
-            self.rules.prepare(self.engine);
+            rules.prepare(self.engine);
             self.predicates.push((link_type, each));
             self.predicates.len() - 1
         })
@@ -353,45 +402,36 @@ fn has_port(set: &Set, key: &KeyEntry) -> bool {
 
 /// Does what a rule does with packets for which it `holds`; those for which rules go on.
 fn act(
-    actions: &[Action],
-    classes: &[String],
+    acts: &[Act],
     packets: &Packets<'_>,
     (mut holds, mut going): (u64, u64),
     verdicts: &mut Verdicts,
-    dropped: &mut u64,
-    sampled: &mut u64,
+    (dropped, sampled): (&mut u64, &mut u64),
 ) -> u64 {
-    for action in actions {
-        match action {
-            Action::Drop | Action::Sample(_) | Action::SampleFlows(_) => {
-                let gone = filter(holds, |at| match action {
-                    Action::Sample(parts) => {
-                        *sampled += 1;
-                        !(*sampled - 1).is_multiple_of(*parts)
-                    }
-                    Action::SampleFlows(parts) => {
-                        !Steering::flow_hash(&packets.keys[at]).is_multiple_of(*parts)
-                    }
-                    _ => true,
-                });
-                *dropped += u64::from(gone.count_ones());
-                (holds, going, verdicts.alive) = (holds & !gone, going & !gone, verdicts.alive & !gone);
-            }
-            Action::Stop => {
-                going &= !holds;
-                return going;
-            }
-            Action::Copy(group) => verdicts.copies.push((group.clone(), holds)),
-            Action::Keep(bytes) => each(holds, verdicts, |verdicts, at| {
-                verdicts.keep[at] = verdicts.keep[at].min(*bytes);
+    for act in acts {
+        let gone = match *act {
+            Act::Drop => holds,
+            Act::Sample(parts) => filter(holds, |_| {
+                *sampled += 1;
+                !(*sampled - 1).is_multiple_of(parts)
             }),
-            Action::Mark(mark) => each(holds, verdicts, |verdicts, at| verdicts.marks[at] = *mark),
-            Action::Class(class) => {
-                let place = classes.iter().position(|known| known == class).map(|place| place as u8);
-                each(holds, verdicts, |verdicts, at| verdicts.classes[at] = place);
+            Act::SampleFlows(parts) => {
+                filter(holds, |at| !Steering::flow_hash(&packets.keys[at]).is_multiple_of(parts))
             }
-            Action::Steer(steer) => each(holds, verdicts, |verdicts, at| verdicts.steers[at] = Some(*steer)),
-        }
+            Act::Stop => return going & !holds,
+            Act::Copy(target) => {
+                verdicts.copies.push((target, holds));
+                0
+            }
+            Act::Keep(bytes) => {
+                each(holds, verdicts, |verdicts, at| verdicts.keep[at] = verdicts.keep[at].min(bytes))
+            }
+            Act::Mark(mark) => each(holds, verdicts, |verdicts, at| verdicts.marks[at] = mark),
+            Act::Class(class) => each(holds, verdicts, |verdicts, at| verdicts.classes[at] = Some(class)),
+            Act::Steer(steer) => each(holds, verdicts, |verdicts, at| verdicts.steers[at] = Some(steer)),
+        };
+        *dropped += u64::from(gone.count_ones());
+        (holds, going, verdicts.alive) = (holds & !gone, going & !gone, verdicts.alive & !gone);
         if holds == 0 {
             break;
         }
@@ -399,9 +439,11 @@ fn act(
     going
 }
 
-fn each(which: u64, verdicts: &mut Verdicts, say: impl Fn(&mut Verdicts, usize)) {
+/// Says something of each of these packets; none of them is gone.
+fn each(which: u64, verdicts: &mut Verdicts, say: impl Fn(&mut Verdicts, usize)) -> u64 {
     verdicts.touched |= which;
     bits(which).for_each(|at| say(verdicts, usize::from(at)));
+    0
 }
 
 /// Those of the bits for which `is` says so.
@@ -506,9 +548,16 @@ mod tests {
         assert_eq!((&verdicts.marks[..3], &verdicts.keep[..3]), (&[1, 1, 2][..], &[50, 100, 100][..]));
         assert_eq!(verdicts.classes[..3], [Some(0), Some(0), Some(1)]);
         assert_eq!((verdicts.steers[0], verdicts.steers[2]), (None, Some(Steer::Ip)));
-        assert_eq!(verdicts.copies, [("other".to_string(), 0b10)]);
-        assert_eq!(working.dropped().get("gone"), Some(&1));
+        assert_eq!(verdicts.copies, [(0, 0b10)]);
+        assert_eq!(working.dropped().by_name().get("gone"), Some(&1));
+        // What was dropped stays counted when its rule goes.
+        let others = Arc::new(RuleSet::new(vec![rule("other", when("udp"), &["drop"])], String::new()));
+        working.set(&others, FilterEngine::default());
+        assert_eq!(apply(&mut working, &frames(&[(1, 1), (2, 2)])), 0);
+        let dropped = working.dropped().by_name();
+        assert_eq!((dropped["gone"], dropped["other"], dropped.len()), (1, 2, 2));
         // Nothing of it is said of the next packets.
+        working.set(&Arc::default(), FilterEngine::default());
         assert_eq!(apply(&mut working, &frames(&[(9, 53)])), 1);
         assert!(working.verdicts.copies.is_empty() && working.verdicts.marks[1] == 0);
     }
@@ -539,7 +588,7 @@ mod tests {
         let mut packets = working(vec![rule("s", when("udp"), &["sample 1/3"])]);
         let all: Vec<(u8, u16)> = (0..60).map(|host| (host, 53)).collect();
         assert_eq!(apply(&mut packets, &frames(&all)).count_ones(), 20);
-        assert_eq!(packets.dropped().get("s"), Some(&40));
+        assert_eq!(packets.dropped().by_name().get("s"), Some(&40));
         let mut flows = working(vec![rule("s", Test::default(), &["sample-flows 1/2"])]);
         let once = apply(&mut flows, &frames(&all));
         assert_eq!(apply(&mut flows, &frames(&all)), once, "the same flows");

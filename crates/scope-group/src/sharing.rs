@@ -9,7 +9,7 @@
 //! counted. In a run that loses nothing workers wait for them, and they for the slowest member, which is removed if it
 //! doesn't move for long.
 
-use crate::group::{Figures, Group, Settings};
+use crate::group::{Group, Settings, Sums};
 use crate::memory::{Appended, Lanes, Looked, Memory};
 use crate::rules::{Packets, TOGETHER, Working, bits};
 use crate::seat::Phase;
@@ -179,7 +179,7 @@ fn dealt(groups: &[Arc<Group>], threads: usize) -> Vec<Vec<Arc<Group>>> {
     let mut together: Vec<Vec<Arc<Group>>> = Vec::new();
     for group in groups {
         let copies =
-            |one: &Group, other: &Group| one.settings().0.rules.targets().any(|it| it == other.name());
+            |one: &Group, other: &Group| one.settings().0.rules.targets().iter().any(|it| it == other.name());
         let (mut linked, others): (Vec<_>, Vec<_>) = together
             .into_iter()
             .partition(|known| known.iter().any(|other| copies(group, other) || copies(other, group)));
@@ -284,8 +284,6 @@ impl Thread {
             self.position = reader.skip_to_now();
             self.reader = Some(reader);
         }
-        let position = self.position;
-        self.served.iter_mut().for_each(|served| served.publish(position));
         is_entering
     }
 
@@ -324,7 +322,7 @@ impl Thread {
         let packets = batch.in_place();
         let Some(first) = batch.blocks().next() else { return };
         for served in self.served.iter_mut().filter(|served| served.is_active()) {
-            served.figures.missed += batch.missed_before();
+            served.sums.missed += batch.missed_before();
         }
         let (mut keys, mut blocks) = ([KeyEntry::default(); TOGETHER], [first; TOGETHER]);
         let mut unmarked = keys;
@@ -362,25 +360,27 @@ impl Thread {
             }
         }
     }
-}
 
-impl Thread {
     /// Gives packets that rules of one group copy to the members of others, past their filters and rules.
     fn copy(&mut self, from: usize, chunk: &Chunk<'_>) {
         if self.served[from].working.verdicts.copies.is_empty() {
             return;
         }
         let patient = if self.is_live { None } else { Some(&*self.bell) };
-        for (name, which) in std::mem::take(&mut self.served[from].working.verdicts.copies) {
+        let mut copies = std::mem::take(&mut self.served[from].working.verdicts.copies);
+        let rules = self.served[from].settings.rules.clone();
+        for (target, which) in copies.drain(..) {
             // One that another thread serves gets copies from the next start on.
+            let name = &rules.targets()[usize::from(target)];
             let target = self.served.iter_mut().find(|served| served.group.name() == name);
             if let Some(target) = target.filter(|target| target.is_active()) {
                 let steer = target.settings.steer;
-                let (given, _) = target.route(chunk, which, |_| (0, steer));
-                target.figures.copied_in += given;
+                let (given, _) = route(&mut target.classes, &mut target.routes, chunk, which, |_| (0, steer));
+                target.sums.copied_in += given;
                 target.deliver_as(&self.ring, chunk, (chunk.unmarked, None), patient);
             }
         }
+        self.served[from].working.verdicts.copies = copies; // its room serves the next ones
     }
 }
 
@@ -417,7 +417,9 @@ struct Served {
     lanes: Vec<Option<Lanes>>,
     /// Packets of a chunk that fall to each seat.
     routes: Vec<Vec<u8>>,
-    figures: Figures,
+    sums: Sums,
+    /// Where each class of the rules is among the classes; `None`: no member wants it.
+    wanted: Vec<Option<usize>>,
 }
 
 impl Served {
@@ -437,7 +439,8 @@ impl Served {
             memories: (0..seats).map(|_| None).collect(),
             lanes: (0..seats).map(|_| Some(Lanes::new())).collect(),
             routes: (0..seats).map(|_| Vec::with_capacity(TOGETHER)).collect(),
-            figures: Figures { given: vec![None; seats], ..Figures::default() },
+            sums: Sums::default(),
+            wanted: Vec::new(),
             group,
         }
     }
@@ -453,28 +456,37 @@ impl Served {
 
     /// See [`Thread::come_and_go`].
     fn come_and_go(&mut self, now: Instant) -> bool {
-        let mut is_entering = false;
+        let (mut is_entering, mut is_other) = (false, false);
         for seat in 0..self.memories.len() {
             let place = self.group.seats()[seat].clone();
             match place.phase() {
-                Phase::Free | Phase::Active => {}
+                Phase::Free | Phase::Active => continue,
                 Phase::Leaving => self.let_go(seat),
-                Phase::Entering if place.page().read().is_none() => is_entering = true,
+                Phase::Entering if place.page().read().is_none() => {
+                    is_entering = true;
+                    continue;
+                }
                 Phase::Entering => {
-                    let (Some(lanes), Some(newcomer)) = (self.lanes[seat].take(), place.begin()) else {
-                        continue;
-                    };
+                    // It may be gone again.
+                    let Some(newcomer) = place.begin() else { continue };
+                    let lanes = self.lanes[seat].take().unwrap_or_else(Lanes::new);
                     let (weight, class) = (newcomer.weight, newcomer.class.clone());
                     self.memories[seat] = Some(Memory::begin(&place, newcomer, lanes, now));
                     self.shares(&class).join(seat as u8, weight);
                 }
             }
+            is_other = true;
         }
         if self.group.version() != self.version {
             (self.settings, self.version) = self.group.settings();
             let _ = self.settings.filter.prepare(self.engine); // as above
             self.predicates.clear();
             self.working.set(&self.settings.rules, self.engine);
+            is_other = true;
+        }
+        if is_other {
+            let place = |class: &String| self.classes.iter().position(|(known, _)| known == class);
+            self.wanted = self.settings.rules.classes().iter().map(place).collect();
         }
         is_entering
     }
@@ -490,107 +502,73 @@ impl Served {
     /// Whoever sat there is given nothing more.
     fn let_go(&mut self, seat: usize) {
         if let Some(memory) = self.memories[seat].take() {
-            self.classes.iter_mut().for_each(|(_, shares)| {
-                if shares.members().any(|member| usize::from(member) == seat) {
-                    shares.leave(seat as u8);
-                }
-            });
+            let class = memory.newcomer.class.clone();
+            let shares = self.shares(&class);
+            if shares.members().any(|member| usize::from(member) == seat) {
+                shares.leave(seat as u8);
+            }
+            if shares.is_empty() {
+                self.take_back(&class);
+            }
             self.classes.retain(|(class, shares)| class.is_empty() || !shares.is_empty());
             let (lanes, given) = memory.end();
             self.lanes[seat] = Some(lanes);
             let said = self.group.seats()[seat].page().read().unwrap_or_default();
-            self.figures.gone.add(given.standing(&said));
-            self.figures.given[seat] = None;
-            let mut figures = self.group.figures();
-            *figures = self.figures.clone();
+            self.sums.gone.add(given.standing(&said));
+            self.publish(self.sums.position.unwrap_or(0));
         }
         self.group.seats()[seat].release();
     }
 
+    /// Nobody is left to have the flows of those of a class that stand still: they are theirs again.
+    fn take_back(&mut self, class: &str) {
+        for seat in 0..self.memories.len() {
+            let Some(memory) = &self.memories[seat] else { continue };
+            if memory.newcomer.class == class && memory.seat.is_stuck() {
+                memory.seat.set_stuck(false);
+                let weight = memory.newcomer.weight;
+                self.shares(class).join(seat as u8, weight);
+            }
+        }
+    }
+
     /// Hands the figures on.
     fn publish(&mut self, position: u64) {
-        self.figures.position = self.is_active().then_some(position);
-        for (given, memory) in self.figures.given.iter_mut().zip(&self.memories) {
-            *given = memory.as_ref().map(|memory| memory.given);
-        }
-        self.group.figures().clone_from(&self.figures);
+        self.sums.position = self.is_active().then_some(position);
+        let mut figures = self.group.figures();
+        figures.sums = self.sums;
+        figures.given.clear();
+        figures.given.extend(self.memories.iter().map(|memory| memory.as_ref().map(|memory| memory.given)));
+        figures.dropped.follow(self.working.dropped());
     }
 
     /// Which packets of a chunk are taken, and by whom.
     fn take(&mut self, chunk: &Chunk<'_>) {
         let count = chunk.keys.len();
-        self.figures.seen += count as u64;
+        self.sums.seen += count as u64;
         let mut which = u64::MAX >> (TOGETHER - count);
         if !self.settings.filter.is_everything() {
             which = self.predicate(chunk.link_type).matches_batch(chunk.inputs, which);
-            self.figures.filtered += count as u64 - u64::from(which.count_ones());
+            self.sums.filtered += count as u64 - u64::from(which.count_ones());
         }
         let steer = self.settings.steer;
-        if self.settings.rules.is_empty() {
-            let (given, taken) = self.route(chunk, which, |_| (0, steer));
-            self.figures.taken += taken;
-            self.figures.unclaimed += u64::from(which.count_ones()) - taken;
-            self.figures.doubled += given - taken;
-            return;
-        }
-        let packets = Packets { link_type: chunk.link_type, keys: chunk.keys, inputs: chunk.inputs };
-        let alive = self.working.apply(&packets, which).alive;
-        // Where the members of each class are; of a class that nobody wants nowhere.
-        let place = |class: &String| self.classes.iter().position(|(known, _)| known == class);
-        let places: Vec<Option<usize>> = self.settings.rules.classes().iter().map(place).collect();
-        let verdicts = std::mem::take(&mut self.working.verdicts);
-        let wanted = |at: &u8| {
-            verdicts.classes[usize::from(*at)].is_none_or(|class| places[usize::from(class)].is_some())
+        let (given, taken) = if self.settings.rules.is_empty() {
+            route(&mut self.classes, &mut self.routes, chunk, which, |_| (0, steer))
+        } else {
+            let packets = Packets { link_type: chunk.link_type, keys: chunk.keys, inputs: chunk.inputs };
+            let (wanted, verdicts) = (&self.wanted, self.working.apply(&packets, which));
+            which = verdicts.alive;
+            // Of a class that nobody wants nowhere.
+            let place = |at: usize| verdicts.classes[at].map_or(Some(0), |class| wanted[usize::from(class)]);
+            let is_wanted = |at: &u8| place(usize::from(*at)).is_some();
+            let claimed = bits(which).filter(is_wanted).fold(0, |claimed, at| claimed | 1u64 << at);
+            route(&mut self.classes, &mut self.routes, chunk, claimed, |at| {
+                (place(at).unwrap_or(0), verdicts.steers[at].unwrap_or(steer))
+            })
         };
-        let claimed = bits(alive).filter(wanted).fold(0, |which, at| which | 1u64 << at);
-        let (given, taken) = self.route(chunk, claimed, |at| {
-            let class = verdicts.classes[at].and_then(|class| places[usize::from(class)]);
-            (class.unwrap_or(0), verdicts.steers[at].unwrap_or(steer))
-        });
-        self.working.verdicts = verdicts;
-        self.figures.taken += taken;
-        self.figures.unclaimed += u64::from(alive.count_ones()) - taken;
-        self.figures.doubled += given - taken;
-        self.figures.dropped = self.working.dropped();
-    }
-
-    /// Finds out who gets which packets: how many are given in all, and how many packets somebody gets. `how` says of each by
-    /// its place in which class, and by what it is shared out.
-    #[inline]
-    fn route(&mut self, chunk: &Chunk<'_>, which: u64, how: impl Fn(usize) -> (usize, Steer)) -> (u64, u64) {
-        let (routes, mut given, mut taken) = (&mut self.routes, 0, 0);
-        for at in bits(which) {
-            let index = usize::from(at);
-            let (class, steer) = how(index);
-            let shares = &mut self.classes[class].1;
-            let before = given;
-            let mut to = |owner: Option<u8>| {
-                if let Some(owner) = owner {
-                    routes[usize::from(owner)].push(at);
-                    given += 1;
-                }
-            };
-            let key = &chunk.keys[index];
-            if steer == Steer::Flow && steer::has_flow(key) {
-                to(shares.owner(Steering::flow_hash(key)));
-                taken += u64::from(given > before);
-                continue;
-            }
-            match steer.falls(chunk.link_type, key, chunk.blocks[index].data()) {
-                Falls::To(number) => to(shares.owner(number)),
-                Falls::Both(one, other) => {
-                    let (one, other) = (shares.owner(one), shares.owner(other));
-                    to(one);
-                    if one != other {
-                        to(other);
-                    }
-                }
-                Falls::Next => to(shares.next_turn()),
-                Falls::All => shares.members().for_each(|member| to(Some(member))),
-            }
-            taken += u64::from(given > before);
-        }
-        (given, taken)
+        self.sums.taken += taken;
+        self.sums.unclaimed += u64::from(which.count_ones()) - taken;
+        self.sums.doubled += given - taken;
     }
 
     fn predicate(&mut self, link_type: LinkType) -> &Predicate {
@@ -693,6 +671,51 @@ impl Served {
         }
         self.publish(0);
     }
+}
+
+/// Finds out who gets which packets: how many are given in all, and how many packets somebody gets. `how` says of each by
+/// its place in which class, and by what it is shared out.
+#[inline]
+fn route(
+    classes: &mut [(String, Shares)],
+    routes: &mut [Vec<u8>],
+    chunk: &Chunk<'_>,
+    which: u64,
+    how: impl Fn(usize) -> (usize, Steer),
+) -> (u64, u64) {
+    let (mut given, mut taken) = (0, 0);
+    for at in bits(which) {
+        let index = usize::from(at);
+        let (class, steer) = how(index);
+        let shares = &mut classes[class].1;
+        let before = given;
+        let mut to = |owner: Option<u8>| {
+            if let Some(owner) = owner {
+                routes[usize::from(owner)].push(at);
+                given += 1;
+            }
+        };
+        let key = &chunk.keys[index];
+        if steer == Steer::Flow && steer::has_flow(key) {
+            to(shares.owner(Steering::flow_hash(key)));
+            taken += u64::from(given > before);
+            continue;
+        }
+        match steer.falls(chunk.link_type, key, chunk.blocks[index].data()) {
+            Falls::To(number) => to(shares.owner(number)),
+            Falls::Both(one, other) => {
+                let (one, other) = (shares.owner(one), shares.owner(other));
+                to(one);
+                if one != other {
+                    to(other);
+                }
+            }
+            Falls::Next => to(shares.next_turn()),
+            Falls::All => shares.members().for_each(|member| to(Some(member))),
+        }
+        taken += u64::from(given > before);
+    }
+    (given, taken)
 }
 
 /// Gives packets of one interface to a member.

@@ -424,6 +424,59 @@ fn settings_change_between_two_batches() {
     member.read();
     let expected: Vec<u32> = (0..100).chain((100..200).filter(|number| number % 2 == 0)).collect();
     assert_eq!(member.got, expected);
+    // What a rule has dropped stays counted when it goes.
+    let everything = Filter::compile("", VlanRule::default(), &[]).unwrap();
+    let with = |rules| Settings { filter: everything.clone(), steer: "all".parse().unwrap(), rules };
+    run.groups[0].change(with(rules(&[("gone", "udp", &["drop"])])));
+    run.write(50, 10);
+    run.settle();
+    run.groups[0].change(with(Arc::default()));
+    run.write(50, 10);
+    run.settle();
+    assert_eq!(run.status(0).counts.dropped.get("gone"), Some(&50));
+}
+
+#[test]
+fn a_seat_serves_again_however_soon_somebody_goes() {
+    let mut run = Run::new(&[GroupPlan { members_max: 1, ..plan("g", "", "flow") }], true);
+    for _ in 0..200 {
+        let seat = &run.groups[0].seats()[0];
+        let (connection, _other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        assert!(seat.enter(Newcomer { weight: 1, class: String::new(), connection }));
+        seat.page().write(&Progress::default()).unwrap();
+        run.sharing.ring();
+        seat.leave();
+        run.sharing.ring();
+        until(|| seat.phase() == Phase::Free);
+    }
+    let mut member = run.join(0, 1);
+    run.write(100, 10);
+    run.settle();
+    member.read();
+    assert_eq!(member.got.len(), 100);
+}
+
+#[test]
+fn one_that_stands_still_has_its_flows_again_when_nobody_else_is_left() {
+    let stuck = GroupPlan { stuck: Some(Duration::from_millis(100)), ..plan("stuck", "", "flow") };
+    let mut run = Run::new(&[stuck], true);
+    let (mut good, still) = (run.join(0, 1), run.join(0, 1));
+    until(|| {
+        run.write(100, 100);
+        run.settle();
+        good.read();
+        still.seat.is_stuck()
+    });
+    good.seat.leave();
+    run.sharing.ring();
+    until(|| good.seat.phase() == Phase::Free);
+    let before = run.status(0);
+    run.write(100, 100);
+    run.settle();
+    let behind = run.status(0);
+    assert_eq!(behind.counts.unclaimed, 0);
+    assert_eq!(behind.members[0].standing.given, before.members[0].standing.given + 100);
 }
 
 /// A rule of these words: name, filter, actions.

@@ -76,7 +76,9 @@ fn of(name: &str, word: &str) -> Fault {
 /// Copies go to groups that there are, and never come back.
 fn faults_of_copies(entries: &[(usize, GroupEntry)], faults: &mut Faults<'_>) {
     let named = |name: &str| entries.iter().position(|(_, entry)| entry.plan.name == name);
-    let targets = |at: usize| -> Vec<&str> { entries[at].1.plan.settings.rules.targets().collect() };
+    let targets = |at: usize| -> Vec<&str> {
+        entries[at].1.plan.settings.rules.targets().iter().map(String::as_str).collect()
+    };
     for (at, (index, entry)) in entries.iter().enumerate() {
         let name = &entry.plan.name;
         for target in targets(at) {

@@ -5,11 +5,11 @@ use super::sets::Sets;
 use scope_config::{Word, tables};
 use scope_fault::Fault;
 use scope_filter::{Filter, VlanRule};
-use scope_group::rules::{Action, RULES_MAX, Rule, RuleSet, SPELLINGS, Test};
+use scope_group::rules::{ACTIONS_MAX, Action, NAMES_MAX, RULES_MAX, Rule, RuleSet, SPELLINGS, Test};
 use scope_group::sets::{Set, SetKind};
 use scope_packet::LinkType;
 use scope_share::message::is_name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -49,6 +49,18 @@ pub fn read(
     }
     if tables.len() > RULES_MAX {
         let cause = format!("there are {} rules, and {RULES_MAX} are the most", tables.len());
+        faults.push(elements::of(KEY, group, "rule").cause(cause).remedy("omit some"));
+    }
+    let names = |of: fn(&Action) -> Option<&String>| {
+        let named = rules.iter().flat_map(|rule| &rule.actions).filter_map(of);
+        named.collect::<BTreeSet<_>>().len()
+    };
+    let classes = names(|action| if let Action::Class(name) = action { Some(name) } else { None });
+    let targets = names(|action| if let Action::Copy(name) = action { Some(name) } else { None });
+    if classes.max(targets) > NAMES_MAX {
+        let cause = format!(
+            "they give {classes} classes and copy to {targets} groups, {NAMES_MAX} of each are the most"
+        );
         faults.push(elements::of(KEY, group, "rule").cause(cause).remedy("omit some"));
     }
     if faults.is_empty() { Ok(RuleSet::new(rules, known)) } else { Err(faults) }
@@ -136,6 +148,10 @@ fn rule(
             Ok(action) => actions.push(action),
             Err(bad) => faults.push(fault().cause(bad.to_string()).remedy(format!("there are: {SPELLINGS}"))),
         }
+    }
+    if actions.len() > ACTIONS_MAX {
+        let cause = format!("it does {} things, and {ACTIONS_MAX} are the most", actions.len());
+        faults.push(fault().cause(cause).remedy("make two rules of it"));
     }
     if faults.is_empty() { Ok(Rule { name, test, actions }) } else { Err(faults) }
 }
