@@ -3,6 +3,7 @@
 mod run;
 
 use run::asking::Running;
+use run::captured::{packets, sorted};
 use run::{LIMIT, NOBODY, Place, Started, finish, is_root, wait_until, wirescope};
 use scope_testkit::oracle;
 use scope_testkit::traffic::Record;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -65,10 +66,6 @@ impl Shared {
     fn path(&self, name: &str) -> PathBuf {
         self.running.place.path(name)
     }
-}
-
-fn packets(path: &Path) -> Vec<Record> {
-    oracle::read(path).unwrap().capture.packets
 }
 
 /// Time, length on the wire and bytes of each: all that files of both forms say of a packet.
@@ -127,12 +124,6 @@ fn packets_of_several_lanes_come_in_order_of_time_with_a_filter_of_their_own() {
     };
     let mut expected: Vec<Record> = whole.iter().filter(matches).cloned().collect();
     expected.sort_by_key(|packet| packet.time_ns);
-    let sorted = |packets: &[Record]| {
-        let mut all: Vec<_> =
-            packets.iter().map(|it| (it.time_ns, it.original_len, it.data.clone())).collect();
-        all.sort();
-        all
-    };
     assert!(!expected.is_empty() && expected.len() < whole.len());
     assert_eq!(sorted(&tapped), sorted(&expected));
 }

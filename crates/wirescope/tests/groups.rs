@@ -3,6 +3,7 @@
 mod run;
 
 use run::asking::Running;
+use run::captured::{capture, packets, sorted};
 use run::{LIMIT, NOBODY, Place, Started, finish, is_root, wait_until, wirescope};
 use scope_testkit::oracle;
 use scope_testkit::traffic::Record;
@@ -75,28 +76,6 @@ fn adds_up(group: &Value) {
         group["dropped"].as_object().unwrap().values().map(|many| many.as_u64().unwrap()).sum();
     assert_eq!(of("seen"), of("filtered") + dropped + of("unclaimed") + of("taken"), "{group}");
     assert_eq!(of("taken") + of("doubled") + of("copied_in"), given, "{group}");
-}
-
-fn packets(path: &Path) -> Vec<Record> {
-    oracle::read(path).unwrap_or_else(|error| panic!("{}: {error:?}", path.display())).capture.packets
-}
-
-/// All that a file says of each packet, sorted.
-fn sorted<'a>(packets: impl IntoIterator<Item = &'a Record>) -> Vec<(i64, u32, Vec<u8>)> {
-    let mut all: Vec<_> =
-        packets.into_iter().map(|it| (it.time_ns, it.original_len, it.data.clone())).collect();
-    all.sort();
-    all
-}
-
-/// A capture file of many flows, over IPv4 and IPv6, with and without tags, in a folder.
-fn capture(folder: &Path, source: &str) -> PathBuf {
-    let file = folder.join("in.pcapng");
-    let mut command = wirescope(&["run", "--source", source, "--summary", "json", "--ring", "64MiB"]);
-    command.arg("--ring-out").arg(&file).arg("--out").arg(folder);
-    let done = finish(command);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    file
 }
 
 /// Both ends of a packet, in no order: by what libpcap's own words select, so without this project's parser.

@@ -4,8 +4,8 @@
 mod run;
 
 use run::asking::Running;
+use run::captured::{capture, packets, sorted};
 use run::{LIMIT, NOBODY, Place, Started, finish, is_root, skip, wait_until, wirescope};
-use scope_testkit::oracle;
 use scope_testkit::traffic::Record;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Traffic of many flows, over IPv4 and IPv6, with and without tags.
+const SOURCE: &str = "synth:packets=30k,flows=500,vlan=20%,ipv6=30%,pace=max,rate=100k";
 /// How tcpdump writes whole times.
 const NANO: &str = "--time-stamp-precision=nano";
 
@@ -27,29 +29,6 @@ fn with(socket: &Path, folder: &Path, group: &str, program: &[&str]) -> Command 
     let mut command = wirescope(&["with", group, "--attach"]);
     command.arg(socket).arg("--").args(program).current_dir(folder).env("WIRESCOPE_PRELOAD", library());
     command
-}
-
-fn packets(path: &Path) -> Vec<Record> {
-    oracle::read(path).unwrap_or_else(|error| panic!("{}: {error:?}", path.display())).capture.packets
-}
-
-/// All that a file says of each packet, sorted.
-fn sorted<'a>(packets: impl IntoIterator<Item = &'a Record>) -> Vec<(i64, u32, Vec<u8>)> {
-    let mut all: Vec<_> =
-        packets.into_iter().map(|it| (it.time_ns, it.original_len, it.data.clone())).collect();
-    all.sort();
-    all
-}
-
-/// A capture file in a folder.
-fn capture(folder: &Path) -> PathBuf {
-    let file = folder.join("in.pcapng");
-    let source = "synth:packets=30k,flows=500,vlan=20%,ipv6=30%,pace=max,rate=100k";
-    let mut command = wirescope(&["run", "--source", source, "--summary", "json", "--ring", "64MiB"]);
-    command.arg("--ring-out").arg(&file).arg("--out").arg(folder);
-    let done = finish(command);
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    file
 }
 
 /// A run of that file with this group, once it waits for members.
@@ -98,7 +77,7 @@ fn children(pid: u32) -> Vec<i32> {
 #[test]
 fn tcpdump_writes_exactly_what_the_group_took_and_ends_with_the_run() {
     let place = Place::new();
-    let file = capture(place.root());
+    let file = capture(place.root(), SOURCE);
     let (run, socket) = run_of_file(&place, &file, "some,filter=udp,members=1,memory=2MiB");
     let done =
         finish(with(&socket, place.root(), "some", &["tcpdump", "-i", "wirescope", NANO, "-w", "got.pcap"]));
@@ -118,7 +97,7 @@ fn tcpdump_writes_exactly_what_the_group_took_and_ends_with_the_run() {
 #[test]
 fn a_program_has_its_own_filter_and_length() {
     let place = Place::new();
-    let file = capture(place.root());
+    let file = capture(place.root(), SOURCE);
     let (run, socket) = run_of_file(&place, &file, "all,members=1");
     let words = ["tcpdump", "-i", "wirescope", NANO, "-s", "60", "-w", "got.pcap", "ip and udp"];
     let done = finish(with(&socket, place.root(), "all", &words));
@@ -134,7 +113,7 @@ fn a_program_has_its_own_filter_and_length() {
 #[test]
 fn copies_together_have_each_packet_once_and_each_flow_whole() {
     let place = Place::new();
-    let file = capture(place.root());
+    let file = capture(place.root(), SOURCE);
     let (run, socket) = run_of_file(&place, &file, "ids,steer=flow,members=3");
     let done = finish(with(
         &socket,
@@ -164,7 +143,7 @@ fn copies_together_have_each_packet_once_and_each_flow_whole() {
 fn other_devices_and_files_are_what_they_are() {
     let (running, socket) = live("synth:rate=2k", &["web"]);
     let folder = running.place.root();
-    let file = capture(folder);
+    let file = capture(folder, SOURCE);
     let words = ["-r", file.to_str().unwrap(), NANO, "-w"];
     let read = |name: &'static str| [&["tcpdump"], &words[..], &[name]].concat();
     let done = finish(with(&socket, folder, "web", &read("one.pcap")));
@@ -358,7 +337,7 @@ fn the_library_needs_libc_alone() {
 #[ignore = "needs Suricata, which Debian 12 has in its backports alone: cargo test --release --test with -- --ignored"]
 fn suricata_finds_the_same_as_in_the_file() {
     let place = Place::new();
-    let file = capture(place.root());
+    let file = capture(place.root(), SOURCE);
     let settings = "%YAML 1.1\n---\noutputs:\n  - fast:\n      enabled: yes\n      filename: fast.log\n";
     std::fs::write(place.path("s.yaml"), settings).unwrap();
     std::fs::write(place.path("x.rules"), "alert udp any any -> any any (msg:\"udp\"; sid:1;)\n").unwrap();

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // every test file takes what it needs
 
 pub mod asking;
+pub mod captured;
 pub mod questions;
 pub mod summary;
 
