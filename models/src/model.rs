@@ -43,6 +43,8 @@ const MODELS: &[(&str, Option<usize>, fn())] = &[
     ("summaries", None, summaries),
     ("summaries_lapped", None, summaries_lapped),
     ("outside_open", Some(3), outside_open),
+    ("outside_lapped", Some(2), outside_lapped),
+    ("outside_held", Some(2), outside_held),
 ];
 
 /// Runs one model through all its orders; false: there is none of this name.
@@ -566,4 +568,40 @@ fn outside_open() {
     let reader = reading.join().expect("the reader");
     drop(writer);
     read_or_missed(reader, 2);
+}
+
+/// A segment is recycled while a reader that holds nothing looks at it: what it copied of that is forgotten.
+fn outside_lapped() {
+    let ring = ring_of_copies();
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 2), 0, "nothing is pinned");
+    let mut reader = OutsideReader::over(View::of(&ring), Begin::Since(i64::MIN));
+    let reading = thread::spawn(move || {
+        read_outside(&mut reader);
+        reader
+    });
+    assert_eq!(store_sealed(&mut writer, 1), 0, "nothing is pinned");
+    let reader = reading.join().expect("the reader");
+    drop(writer);
+    read_or_missed(reader, 3);
+}
+
+/// A segment that was held for a turn, so that no entry leads to it, is found by a reader from outside while it is let go and
+/// recycled.
+fn outside_held() {
+    let ring = ring_of_copies();
+    let mut writer = lane(&ring, 0);
+    assert_eq!(store_sealed(&mut writer, 1), 0, "nothing is pinned");
+    let mut reader = OutsideReader::over(View::of(&ring), Begin::Since(i64::MIN));
+    let held = ring.pin(ring.segment_id(0, 0)).expect("it is there");
+    assert_eq!(store_sealed(&mut writer, 2), 0, "one is free");
+    let reading = thread::spawn(move || {
+        read_outside(&mut reader);
+        reader
+    });
+    drop(held);
+    assert_eq!(store_sealed(&mut writer, 1), 0, "nothing is pinned");
+    let reader = reading.join().expect("the reader");
+    drop(writer);
+    read_or_missed(reader, 4);
 }

@@ -394,4 +394,55 @@ pub const MUTANTS: &[Mutant] = &[
         model: "outside_open",
         says: "read or missed",
     },
+    Mutant {
+        name: "outside_takes_any_generation",
+        file: "protocol.rs",
+        edits: &[(
+            "    fence(Ordering::Acquire); // what was read before the word\n    is_at(word, generation)",
+            "    is_at(word, generation) || true",
+        )],
+        model: "outside_lapped",
+        says: "foreign bytes",
+    },
+    Mutant {
+        name: "claim_without_fence",
+        file: "protocol.rs",
+        edits: &[("    fence(Ordering::Release); // for readers that copy without a pin", "    //")],
+        model: "outside_lapped",
+        says: "foreign bytes",
+    },
+    Mutant {
+        name: "outside_looks_again_without_fence",
+        file: "protocol.rs",
+        edits: &[("    fence(Ordering::Acquire); // what was read before the word\n", "")],
+        model: "outside_lapped",
+        says: "foreign bytes",
+    },
+    Mutant {
+        name: "outside_lapped_without_counting",
+        file: "outside/mod.rs",
+        edits: &[("        self.missed = self.missed.saturating_add(missed);\n", "")],
+        model: "outside_lapped",
+        says: "read or missed",
+    },
+    Mutant {
+        name: "held_by_the_generation_of_now",
+        file: "outside/mod.rs",
+        edits: &[(
+            "control.generation.load(Ordering::Acquire), // before the words that it stands for",
+            "control.word.load(Ordering::Acquire) >> crate::control::PIN_BITS,",
+        )],
+        model: "outside_held",
+        says: "foreign bytes",
+    },
+    Mutant {
+        name: "held_by_a_generation_before_its_words",
+        file: "protocol.rs",
+        edits: &[(
+            "    control.generation.store(generation, Ordering::Release); // for who finds the slot",
+            "    control.generation.store(generation, Ordering::Relaxed); // for who finds the slot",
+        )],
+        model: "outside_held",
+        says: "foreign bytes",
+    },
 ];

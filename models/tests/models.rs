@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Models, longest first.
-const MODELS: [&str; 21] = [
+const MODELS: [&str; 23] = [
+    "outside_held",
+    "outside_lapped",
     "outside_open",
     "open_segment",
     "counters",

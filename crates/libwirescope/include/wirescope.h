@@ -74,6 +74,7 @@ struct ws_interface {
  *   class=TEXT    what rules of the group call the packets that it wants
  *   part=I/N      of `ring` only: the packets whose flow falls to part I of N, from 1; both directions of a flow fall together
  *   past=TIME     of `ring` only: begin with what came in this time before, e.g. 30s
+ *   hold=PART     of `ring` only: this part of it is held for this program, e.g. 5%: what comes next for it isn't overwritten
  * NULL: it didn't work, and `error` says why, on one line for each fault; it ends with a NUL within `error_bytes`. */
 ws *ws_open(const char *socket, const char *group, const char *options, char *error, size_t error_bytes);
 

@@ -109,6 +109,8 @@ pub struct Member {
     /// No packet begins where one of the batch should: it was overwritten, or the ring is damaged.
     is_unreadable: bool,
     is_over: bool,
+    /// The run looks at the page for what it may recycle.
+    is_place_needed: bool,
     failed: Option<ReadError>,
     said: Progress,
     said_at: Instant,
@@ -136,6 +138,7 @@ impl Member {
         let greeting = Greeting {
             weight: options.weight,
             class: options.class.clone(),
+            hold: options.hold,
             ..Greeting::new(group, &options.name)
         };
         let joined = join(socket, &greeting).map_err(|error| OpenError::Join {
@@ -163,11 +166,13 @@ impl Member {
             marks: Vec::new(),
             is_unreadable: false,
             is_over: false,
+            is_place_needed: false,
             failed: None,
             said: Progress::default(),
             said_at: Instant::now(),
             alarm: None,
         };
+        member.is_place_needed = member.joined.is_kept || options.hold > 0;
         let progress = member.progress(false);
         member.joined.page.write(&progress).map_err(OpenError::Page)?;
         member.said = progress;
@@ -385,8 +390,8 @@ impl Member {
 
     /// The same where it is time for it, or where the run waits for it.
     fn say_progress(&mut self, waits: bool) {
-        let is_kept = self.joined.is_kept;
-        let is_needed = is_kept && (self.said.waits != waits || self.said.done != self.reader.done());
+        let is_needed =
+            self.is_place_needed && (self.said.waits != waits || self.said.done != self.reader.done());
         if is_needed || self.said_at.elapsed() >= PAGE_EVERY && self.said != self.progress(waits) {
             self.say(waits);
         }

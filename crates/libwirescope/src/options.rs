@@ -1,7 +1,7 @@
 //! What a program asks for, as it writes it: `name=x,weight=2,part=1/4,past=30s`.
 
 use scope_share::RING;
-use scope_share::message::{NAME_BYTES_MAX, WEIGHTS, is_name};
+use scope_share::message::{HOLD_WHOLE, NAME_BYTES_MAX, WEIGHTS, is_name};
 use scope_spelling::values::parse_duration_ns;
 
 /// Parts that the packets of a ring can be divided into: as many as there can be members.
@@ -9,7 +9,7 @@ pub const PARTS_MAX: u32 = 64;
 /// How a program is called whose own name is none.
 const NAME: &str = "program";
 /// All keys.
-const KEYS: &str = "name, weight, class, part, past";
+const KEYS: &str = "name, weight, class, part, past, hold";
 
 /// What a program asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +24,13 @@ pub struct Options {
     pub part: Option<(u32, u32)>,
     /// Of the group `ring`: begin with what came in so many ns before.
     pub past_ns: Option<i64>,
+    /// Of the group `ring`: so much of it is held for this program, hundredths of a percent; 0: nothing.
+    pub hold: u16,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { name: own_name(), weight: 1, class: String::new(), part: None, past_ns: None }
+        Options { name: own_name(), weight: 1, class: String::new(), part: None, past_ns: None, hold: 0 }
     }
 }
 
@@ -57,6 +59,19 @@ fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let name = name.trim_end();
     if is_name(name) { name.to_string() } else { NAME.to_string() }
+}
+
+/// A part of the ring, in hundredths of a percent: `5%`, `0.25%`.
+fn parse_hold(text: &str) -> Option<u16> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.strip_suffix('%')?.trim_end();
+    let (whole, hundredths) = number.split_once('.').unwrap_or((number, "0"));
+    if !is_number(whole) || !is_number(hundredths) || hundredths.len() > 2 {
+        return None;
+    }
+    let hundredths = format!("{hundredths:0<2}").parse::<u32>().ok()?;
+    let hold = whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(hundredths)?;
+    u16::try_from(hold).ok().filter(|hold| (1..=HOLD_WHOLE).contains(hold))
 }
 
 impl Options {
@@ -126,7 +141,12 @@ impl Options {
                 Ok(past_ns) => self.past_ns = Some(past_ns),
                 Err(error) => return Err((error.to_string(), "write e.g. past=30s".to_string())),
             },
-            "hold" => return said("runs of this version hold nothing for one member", "leave it out"),
+            "hold" => match parse_hold(value) {
+                Some(hold) => self.hold = hold,
+                None => {
+                    return said("it is no part of the ring from 0.01% to 100%", "write e.g. hold=5%");
+                }
+            },
             _ => return Err(("there is no such option".to_string(), format!("keys are {KEYS}"))),
         }
         Ok(())
@@ -144,7 +164,11 @@ impl Options {
             faults.push(OptionFault::new(&format!("part={part}/{parts}"), only_ring.clone(), remedy));
         }
         if self.past_ns.is_some_and(|_| group != RING) {
-            faults.push(OptionFault::new("past", only_ring, "leave it out"));
+            faults.push(OptionFault::new("past", only_ring.clone(), "leave it out"));
+        }
+        if self.hold > 0 && group != RING {
+            let remedy = "leave it out: what a member of a group hasn't read is kept";
+            faults.push(OptionFault::new("hold", only_ring, remedy));
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
@@ -166,9 +190,13 @@ mod tests {
             class: "voip".to_string(),
             part: Some((1, 4)),
             past_ns: Some(30_000_000_000),
+            hold: 500,
         };
-        check("name=my tap,weight=2,class=voip,part=1/4,past=30s", all.clone());
-        check(" past=30s , part=1/4,,class=voip, name = my tap,weight=2", all);
+        check("name=my tap,weight=2,class=voip,part=1/4,past=30s,hold=5%", all.clone());
+        check(" past=30s , part=1/4,,class=voip, hold = 5.00%,name = my tap,weight=2", all);
+        for (text, hold) in [("0.01%", 1), ("2.5%", 250), ("100%", 10_000), ("33.33%", 3_333)] {
+            check(&format!("hold={text}"), Options { hold, ..Options::default() });
+        }
         check("part=64/64", Options { part: Some((64, 64)), ..Options::default() });
         assert!(is_name(&Options::default().name));
     }
@@ -198,21 +226,23 @@ mod tests {
         for value in ["", "x", "-1s", "3parsecs", "99999999999999999999d"] {
             check(&format!("past={value}"), &["write e.g. past=30s"]);
         }
-        check(
-            "hold=5%",
-            &["options: hold=5%: runs of this version hold nothing for one member; leave it out"],
-        );
+        for value in
+            ["", "5", "0%", "0.001%", "100.01%", "-1%", "1.%", ".5%", "1e1%", "x%", "99999999999999999999%"]
+        {
+            check(&format!("hold={value}"), &["no part of the ring from 0.01% to 100%; write e.g. hold=5%"]);
+        }
         check("a=1,weight=0,part=9", &["a=1", "weight=0", "part=9"]);
     }
 
     #[test]
     fn what_only_the_ring_has_is_refused_for_other_groups() {
-        let options = Options::parse("part=1/2,past=1s").unwrap();
+        let options = Options::parse("part=1/2,past=1s,hold=1%").unwrap();
         assert_eq!(options.check_for("ring"), Ok(()));
         let words: Vec<_> =
             options.check_for("ids").unwrap_err().iter().map(OptionFault::to_string).collect();
         assert!(words[0].starts_with("options: part=1/2: only the group ring has it; "), "{words:?}");
         assert!(words[1].starts_with("options: past: only the group ring has it; "), "{words:?}");
+        assert!(words[2].starts_with("options: hold: only the group ring has it; "), "{words:?}");
         assert_eq!(Options::default().check_for("ids"), Ok(()));
     }
 }

@@ -24,6 +24,8 @@ type Told = (OsString, Vec<(&'static str, String)>);
 struct Entry {
     key: Key,
     values: Vec<Value>,
+    /// Those of the file that flags have replaced.
+    replaced: Vec<Value>,
 }
 
 impl Settings {
@@ -42,7 +44,9 @@ impl Settings {
             for value in &mut values {
                 value.give_way(flags, key.shape.as_ref());
             }
-            Entry { key: key.clone(), values }
+            let is_replaced = of(flags, &key.name).is_some();
+            let replaced = of(&written, &key.name).filter(|_| is_replaced).unwrap_or_default();
+            Entry { key: key.clone(), values, replaced }
         });
         Settings { file, entries: entries.collect() }
     }
@@ -67,9 +71,14 @@ impl Settings {
         self.entries.iter().find(|entry| entry.key.name == name).map_or(&[], |entry| &entry.values)
     }
 
+    /// Values of the file that flags have replaced.
+    pub fn replaced(&self, name: &str) -> &[Value] {
+        self.entries.iter().find(|entry| entry.key.name == name).map_or(&[], |entry| &entry.replaced)
+    }
+
     /// Whether something was given for a key, and something else than what holds anyway.
     pub fn is_changed(&self, name: &str) -> bool {
-        let Some(Entry { key, values }) = self.entries.iter().find(|entry| entry.key.name == name) else {
+        let Some(Entry { key, values, .. }) = self.entries.iter().find(|entry| entry.key.name == name) else {
             return false;
         };
         let default = match key.kind {
@@ -89,7 +98,7 @@ impl Settings {
     /// one key.
     pub fn arguments(&self, only: Option<&str>) -> Vec<OsString> {
         let mut arguments = Vec::new();
-        for Entry { key, values } in
+        for Entry { key, values, .. } in
             self.entries.iter().filter(|entry| only.is_none_or(|name| entry.key.name == name))
         {
             for value in values.iter().filter(|value| value.origin != Origin::Default) {

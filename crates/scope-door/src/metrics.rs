@@ -12,7 +12,9 @@ use crate::dumps::{Made, OTHERS, TRIGGERS_MAX};
 use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
-use scope_engine::{GroupStatus, LaneStatus, ScriptStatus, StatsStatus, TriggerStatus, WorkerStatus};
+use scope_engine::{
+    GroupStatus, LaneStatus, ScriptStatus, SourceRule, StatsStatus, TakenByRule, TriggerStatus, WorkerStatus,
+};
 use scope_share::page::Standing;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -35,6 +37,7 @@ pub(crate) fn text(state: &State, form: Form) -> String {
     statistics(&mut out, published.status.stats.as_ref());
     scripts(&mut out, &published.status.scripts);
     groups(&mut out, &published.status.groups);
+    source_rules(&mut out, &published.status.source_rules);
     triggers(&mut out, &published.status.triggers);
     dumps(&mut out, state, &published);
     door(&mut out, state);
@@ -290,6 +293,25 @@ fn groups(out: &mut Exposition, groups: &[GroupStatus]) {
         out.family(&name, kind, help);
         for group in groups {
             out.sample(&name, &[("group", &*group.name)], value(group));
+        }
+    }
+}
+
+/// What rules of sources have taken in front of the ring.
+fn source_rules(out: &mut Exposition, rules: &[SourceRule]) {
+    if rules.is_empty() {
+        return;
+    }
+    type Family<'a> = (&'a str, &'a str, fn(&TakenByRule) -> u64);
+    let families: [Family<'_>; 2] = [
+        ("dropped", "Packets that a rule of a source dropped.", |taken| taken.dropped),
+        ("cut", "Packets that a rule of a source truncated.", |taken| taken.cut),
+    ];
+    for (key, help, value) in families {
+        let name = format!("wirescope_source_rule_{key}_packets_total");
+        out.family(&name, Counter, help);
+        for SourceRule { source, rule, taken } in rules {
+            out.sample(&name, &[("source", source), ("rule", rule)], value(taken) as f64);
         }
     }
 }

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex};
 const SAMPLES_MAX: usize = 512;
 /// Interfaces in a sample at most; others have no counters in dumps.
 pub const SAMPLED_MAX: usize = 64;
+/// Rules that a dump's header shows; others are counted.
+const RULES_MAX: usize = 16;
 /// Interfaces whose counters a dump's header shows; others are counted.
 const SHOWN_MAX: usize = 8;
 
@@ -24,7 +26,20 @@ pub struct Evidence {
     /// What capture files say beside their packets.
     pub annexes: Annexes,
     host: Mutex<Host>,
+    rules: Mutex<Teller>,
     samples: Mutex<VecDeque<(i64, Vec<InterfaceSample>)>>,
+}
+
+/// Says what rules in front of the ring have taken, a line for each.
+pub type Rules = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Teller(Option<Rules>);
+
+impl std::fmt::Debug for Teller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Teller").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -72,6 +87,8 @@ pub struct Circumstances {
     pub kernel: String,
     /// The state of its clock when the dump was finished.
     pub clock: ClockState,
+    /// What rules in front of the ring had taken by then, a line for each.
+    pub rules: Vec<String>,
     /// Where the times of the dump's packets come from.
     pub times: Vec<TimestampSource>,
     /// Counters of live interfaces, where they are had.
@@ -83,6 +100,11 @@ impl Evidence {
     pub fn set_host(&self, name: &str, kernel: &str, clock: fn() -> ClockState) {
         let host = Host { name: name.to_string(), kernel: kernel.to_string(), clock: Some(clock) };
         *self.host.lock().expect("no panic while held") = host;
+    }
+
+    /// Who says what rules in front of the ring have taken.
+    pub fn set_rules(&self, rules: Rules) {
+        *self.rules.lock().expect("no panic while held") = Teller(Some(rules));
     }
 
     /// Notes what the interfaces have counted by `at_ns`, the system's time.
@@ -106,7 +128,9 @@ impl Evidence {
     pub(crate) fn now(&self) -> Circumstances {
         let host = self.host.lock().expect("no panic while held").clone();
         let clock = host.clock.map_or(ClockState::Unknown, |clock| clock());
-        Circumstances { host: host.name, kernel: host.kernel, clock, ..Circumstances::default() }
+        let Teller(rules) = self.rules.lock().expect("no panic while held").clone();
+        let rules = rules.map(|rules| rules()).unwrap_or_default();
+        Circumstances { host: host.name, kernel: host.kernel, clock, rules, ..Circumstances::default() }
     }
 
     /// The same, with what the interfaces counted around a window.
@@ -138,6 +162,16 @@ impl Circumstances {
             return String::new();
         }
         format!("host: {}\nkernel: {}\nclock: {}\n", self.host, self.kernel, self.clock.words())
+    }
+
+    /// Lines for a header: what rules in front of the ring have taken.
+    pub(crate) fn rule_lines(&self) -> String {
+        let mut text: String =
+            self.rules.iter().take(RULES_MAX).fold(String::new(), |text, line| text + line + "\n");
+        if self.rules.len() > RULES_MAX {
+            let _ = writeln!(text, "and {} rules more", self.rules.len() - RULES_MAX);
+        }
+        text
     }
 
     /// Lines for a header: where times come from, what was counted.

@@ -51,8 +51,9 @@ pub(crate) fn header(report: &DumpReport, descriptions: &[u8], reserve_bytes: us
 /// What is known of a dump before it is made, for a pipe.
 pub(crate) fn intro(report: &DumpReport) -> String {
     let host = report.circumstances.host_lines();
+    let rules = report.circumstances.rule_lines();
     format!(
-        "{}{host}written to a pipe: the statistics at its end have window, hits and losses",
+        "{}{host}{rules}written to a pipe: the statistics at its end have window, hits and losses",
         origin(report)
     )
 }
@@ -96,6 +97,7 @@ pub(crate) fn facts(report: &DumpReport) -> String {
         let _ = writeln!(text, "writing failed: {error}");
     }
     text.push_str(&report.circumstances.host_lines());
+    text.push_str(&report.circumstances.rule_lines());
     text.push_str(&report.circumstances.packet_lines());
     hits(&mut text, report);
     text.truncate(pcapng::beginning(&text, COMMENT_BYTES_MAX).len());

@@ -4,6 +4,7 @@
 use crate::attach::GroupStatus;
 use crate::nic_watch::{NicWatch, nic_facts};
 use crate::plan::{Fixed, SourceEntry};
+use crate::source_rules::SourceRule;
 use crate::statistics::StatsStatus;
 use crate::status::{Status, StatusTaker};
 use crate::summary::{dropped, hits, script, source, volume};
@@ -185,6 +186,7 @@ impl Health {
             stores: status.stores.iter().map(volume).collect(),
             scripts: status.scripts.iter().map(script).collect(),
             groups: status.groups.iter().map(GroupStatus::facts).collect(),
+            source_rules: status.source_rules.iter().map(SourceRule::facts).collect(),
             stats: status.stats.as_ref().map(StatsStatus::facts),
             sources: sources.collect(),
             hits_rationed: by_trigger.iter().map(|(_, counts)| counts.rationed).sum(),

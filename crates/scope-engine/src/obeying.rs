@@ -248,6 +248,7 @@ mod tests {
     use crate::scripts::Scripts;
     use scope_events::{EVENTS_FILE, Events};
 
+    use crate::source_rules::SourceRules;
     use crate::status::Status;
     use crate::steps::Steps;
     use crate::threads::SystemThreads;
@@ -386,6 +387,7 @@ mod tests {
             let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
             let places = Places::new(8, 0, None);
             let shared = Shared {
+                source_rules: Arc::new(SourceRules::new(&[], FilterEngine::default(), &[])),
                 attach: None,
                 measuring: Measuring::unjoined(1),
                 statistics: None,
@@ -443,6 +445,7 @@ mod tests {
                 store_bounds: Vec::new(),
                 attach_ring: Default::default(),
                 groups: Vec::new(),
+                source_rules: Vec::new(),
             },
             changed: vec!["trigger".to_string()],
             kept: vec!["ring: can't change".to_string()],

@@ -2,7 +2,7 @@
 //! stages.
 //!
 //! ```text
-//!  batch ─► parse: headers, key ─► prefilter, if any ─► triggers, each for the whole batch ─► flows
+//!  batch ─► parse: headers, key ─► prefilter and rules, if any ─► triggers, each for the whole batch ─► flows
 //!        ─► per run of packets of one interface, up to the next hit: append
 //!        ─► a hit? verdict; a fire takes its pins before the next claim
 //!        ─► commit after at most 4 full batches, at once after one that isn't full; then counters, then the clock
@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`parse`] | headers and key entry of each packet that has a lane |
 //! | [`prefilter`] | takes out what a source's filter doesn't match |
+//! | [`rules`] | takes out what a source's rules drop, and says how much of the others is recorded |
 //! | [`signals`] | what the packets add to the signals, by bins of time |
 //! | [`triggers`] | which packets hit which trigger, or ask their flow for it |
 //! | [`flows`] | what the packets add to flows and intervals; what flows say to triggers |
@@ -28,17 +29,19 @@ mod flows;
 mod lacks;
 mod parse;
 mod prefilter;
+mod rules;
 mod signals;
 mod triggers;
 
 use crate::live_times::{LiveTimes, Taken};
 use crate::wiring::{Part, Shared};
-use append::{Append, Attached, Lost, WAIT_STEP};
+use append::{Append, Attached, Lost, Run, WAIT_STEP};
 use batch::{Batch, LANES_MAX};
 use flows::Flows;
 use lacks::Lack;
 use parse::Parse;
 use prefilter::Prefilters;
+use rules::Rules;
 use scope_dump::HitPacket;
 use scope_filter::FILTER_INPUTS_MAX;
 use scope_filter::Values;
@@ -65,6 +68,7 @@ pub(crate) struct Path<'a> {
     shared: &'a Shared,
     parse: Parse,
     prefilters: Prefilters,
+    rules: Rules<'a>,
     flows: Flows<'a>,
     signals: Signals<'a>,
     triggers: Evaluate,
@@ -116,6 +120,7 @@ impl<'a> Path<'a> {
             shared,
             parse: Parse::default(),
             prefilters: Prefilters::default(),
+            rules: Rules::new(&shared.source_rules),
             flows,
             signals: Signals::new(&shared.measuring, index, grace_ns),
             triggers,
@@ -168,9 +173,8 @@ impl<'a> Path<'a> {
     fn note_drops(&mut self) {
         for (reason, Lost { packets, from_ns, to_ns }) in self.append.take_lost() {
             self.signals.lost(reason, packets, to_ns, self.clock_ns);
-            // What is pinned out has passed the prefilters. For what has no lane they weren't evaluated.
-            let sure =
-                reason == DropReason::RingPinned || self.parts.iter().all(|part| part.prefilter.is_none());
+            // What is pinned out has passed prefilters and rules. For what has no lane they weren't evaluated.
+            let sure = reason == DropReason::RingPinned || !self.parts.iter().any(Part::takes_out);
             let (lost_min, lost_max) = (if sure { packets } else { 0 }, Some(packets));
             self.shared.ring.note_gap(
                 self.index,
@@ -201,6 +205,7 @@ impl<'a> Path<'a> {
             ring.begin_listening(self.index, self.first_ns, reason);
         }
         ring.publish_worker(self.index, &self.append.counts);
+        self.rules.tell(self.waits);
         let known_ns = self.known_ns.map_or(self.clock_ns, |known_ns| self.clock_ns.min(known_ns));
         ring.set_clock(self.index, known_ns);
         self.committed = self.clock();
@@ -319,32 +324,39 @@ impl<'a> Path<'a> {
         self.parse.run(&mut batch, |lane| self.append.lanes[lane].writer.link_type());
         let refused =
             self.prefilters.run(&mut batch, |interface| self.append.ports[interface as usize].prefilter);
+        let source_of = |interface: u32| {
+            let part = self.append.ports[interface as usize].interface.part as usize;
+            self.parts.get(part).map_or(0, |part| part.source)
+        };
+        let link_type_of = |lane: usize| self.append.lanes[lane].writer.link_type();
+        let refused = refused | self.rules.run(&mut batch, source_of, link_type_of);
         let stray_ns = self.stray.then_some(self.clock_ns);
         self.signals.run(&batch, stray_ns, |at| self.parse.headers(at));
         self.triggers.run(&batch);
         self.flows.run(&batch, refused, |at| self.parse.headers(at), &mut self.triggers);
         let hits = self.triggers.hits();
-        let asked = batch.asked();
+        let keep = self.rules.keep().copied();
+        let whole = Run::new(packets, batch.asked(), keep.as_ref());
         let mut from = 0; // what is before is appended or dropped
         for (at, packet) in packets.iter().enumerate() {
             if packet.interface != packets[from].interface {
-                self.append.store(&packets[from..at], &asked[from..at]);
+                self.append.store(&whole.part(from..at));
                 from = at;
             }
             if !self.receive(packet) || refused >> at & 1 != 0 {
-                self.append.store(&packets[from..at], &asked[from..at]);
+                self.append.store(&whole.part(from..at));
                 from = at + 1;
                 if refused >> at & 1 != 0 {
                     self.append.leave_out(packet);
                 }
             } else if hits >> at & 1 != 0 {
-                let place = self.append.store(&packets[from..=at], &asked[from..=at]);
+                let place = self.append.store(&whole.part(from..at + 1));
                 from = at + 1;
                 let headers = self.parse.headers(at);
                 self.on_hits(packet, &headers, at, place);
             }
         }
-        self.append.store(&packets[from..], &asked[from..]);
+        self.append.store(&whole.part(from..packets.len()));
     }
 
     /// Counts a packet; whether it has a lane. If not, it is dropped.
@@ -422,13 +434,15 @@ impl<'a> Path<'a> {
     /// Nothing more comes.
     pub(crate) fn end(&mut self) {
         lacks::tell_by_others(&mut self.append.lanes);
+        self.rules.tell(true);
         self.flows.end(self.clock());
         self.signals.end(self.clock());
     }
 
     fn attach(&mut self, port: usize) -> Result<Attached, DropReason> {
         let interface = self.append.ports[port].interface.clone();
-        let Part { group, prefilter } = self.parts.get(interface.part as usize).cloned().unwrap_or_default();
+        let Part { group, prefilter, .. } =
+            self.parts.get(interface.part as usize).cloned().unwrap_or_default();
         let lane = match self.lane_of(port) {
             Some(lane) => lane,
             None => self.open_lane(interface.link_type, group)?,
@@ -551,6 +565,9 @@ impl Sink for Path<'_> {
         if self.shared.triggers.is_past(self.triggers.set()) {
             self.take_triggers();
         }
+        if self.rules.are_past() {
+            self.rules.take(self.parts.iter().map(|part| part.source));
+        }
         let stray = std::mem::take(&mut self.stray);
         if self.waits
             && let Some(first) = packets.first()
@@ -590,9 +607,9 @@ impl Sink for Path<'_> {
     }
 
     fn gap(&mut self, interface: u32, gap: Gap) {
-        // A prefilter might have refused the packets.
+        // A prefilter or a rule might have refused the packets.
         let part = self.append.ports.get(interface as usize).map_or(0, |port| port.interface.part as usize);
-        let filtered = self.parts.get(part).is_some_and(|part| part.prefilter.is_some());
+        let filtered = self.parts.get(part).is_some_and(Part::takes_out);
         let lost_min = if filtered { 0 } else { gap.lost_min };
         let gap = Gap { lost_min, ..gap };
         self.lacks.extend(Lack::of(interface, &gap));

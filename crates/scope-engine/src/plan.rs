@@ -6,6 +6,7 @@ use scope_fault::Fault;
 use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_flow::local::Rule;
 use scope_group::GroupPlan;
+use scope_group::rules::RuleSet;
 use scope_machine::cpus::Pinning;
 use scope_packet::LinkType;
 use scope_rights::{RightsPlan, User};
@@ -31,6 +32,10 @@ pub struct SourceEntry {
     pub group: ClaimGroup,
     /// Only packets that it matches are recorded; all files of a run have the same.
     pub prefilter: Option<Filter>,
+    /// What its rules take from what the prefilter leaves.
+    pub rules: Arc<RuleSet>,
+    /// Its place among all sources of the run, from 0.
+    pub number: usize,
     /// Where its workers run; all files of a run have the same.
     pub pinning: Pinning,
     /// Who follows the reading of its file, if it is one.
@@ -271,6 +276,8 @@ pub struct Live {
     pub attach_ring: Allowed,
     /// Groups: their filters, steering, and who may be a member.
     pub groups: Vec<GroupEntry>,
+    /// Rules of each source.
+    pub source_rules: Vec<Arc<RuleSet>>,
 }
 
 /// Name that dumps by hand have in the place of a trigger's.

@@ -126,6 +126,7 @@ pub(crate) fn reload(
     if let Some(stores) = &shared.stores {
         stores.set_bounds(&live.store_bounds);
     }
+    shared.source_rules.replace(&live.source_rules);
     if let Some(attach) = &shared.attach {
         let waiting = attach.change(&live.attach_ring, &live.groups);
         warnings.extend(waiting.iter().map(|waiting| Warning::from(format!("reload: {waiting}"))));

@@ -48,6 +48,7 @@ use crate::report;
 use crate::scripts::{Around, Scripts};
 use crate::short_snap;
 use crate::socket::Socket;
+use crate::source_rules::SourceRules;
 use crate::sources::{self, open_sources};
 use crate::space::Space;
 use crate::statistics::{Statistics, Tables};
@@ -351,7 +352,9 @@ impl Run {
         };
         let begin = |stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live, tables));
         let statistics = plan.fixed.stats.clone().map(begin);
+        let Fixed { sources: entries, filter_engine, link_types, .. } = &plan.fixed;
         let shared = Shared {
+            source_rules: Arc::new(SourceRules::new(entries, *filter_engine, link_types)),
             attach,
             ring,
             measuring,

@@ -14,6 +14,10 @@ fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Ve
     let Some(snap_len) = entry.plan.snap_len() else { return Vec::new() };
     let prefilter =
         entry.prefilter.iter().map(|filter| ("prefilter".to_string(), needed(filter, link_types)));
+    let rules = entry.rules.rules().iter().flat_map(|rule| {
+        let own = rule.test.when.iter().chain(&rule.test.unless);
+        own.map(|filter| (format!("filter of rule '{}'", rule.name), needed(filter, link_types)))
+    });
     let triggers = plan.live.triggers.iter().flat_map(|trigger| {
         let name = &trigger.name;
         let dump = trigger.response.template.as_ref().filter(|template| !template.has_names());
@@ -28,6 +32,7 @@ fn of_source(plan: &RunPlan, entry: &SourceEntry, link_types: &[LinkType]) -> Ve
         own.into_iter().chain(dump)
     });
     let unmet = prefilter
+        .chain(rules)
         .chain(triggers)
         .filter_map(|(what, bytes)| Some((what, bytes.filter(|&bytes| bytes > snap_len)?)));
     let say = |(what, bytes): (String, u32)| {

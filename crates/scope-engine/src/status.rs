@@ -9,6 +9,7 @@ use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::NicStatus;
 use crate::report::{ReportReader, WorkerNews};
 use crate::script_status::ScriptStatus;
+use crate::source_rules::SourceRule;
 use crate::statistics::StatsStatus;
 use crate::stores::{Stores, settle};
 use crate::thread_times::WorkerTime;
@@ -59,6 +60,8 @@ pub struct Status {
     pub scripts: Vec<ScriptStatus>,
     /// The ring itself and every group, where other programs can attach.
     pub groups: Vec<GroupStatus>,
+    /// Rules of sources, and what each has taken.
+    pub source_rules: Vec<SourceRule>,
     /// Traffic statistics, if there are any.
     pub stats: Option<StatsStatus>,
     /// Where the budget of dumps stands, if there is one.
@@ -278,6 +281,7 @@ impl StatusTaker {
             stores,
             scripts: shared.scripts.status(seconds),
             groups: shared.attach.as_ref().map(|attach| attach.status().groups).unwrap_or_default(),
+            source_rules: shared.source_rules.taken(),
             stats: shared.statistics.as_ref().map(|statistics| statistics.status()),
             space: None,
             workers,

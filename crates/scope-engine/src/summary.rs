@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::interfaces::InterfaceStatus;
 use crate::nic_watch::{NicStatus, nic_facts};
 use crate::script_status::ScriptStatus;
+use crate::source_rules::SourceRule;
 use crate::space::SpaceSummary;
 use crate::statistics::StatsStatus;
 use scope_dump::evidence::{Counted, CountedSpan};
@@ -94,6 +95,8 @@ pub struct Summary {
     pub scripts: Vec<ScriptStatus>,
     /// The ring itself and every group, where other programs could attach.
     pub groups: Vec<GroupStatus>,
+    /// Rules of sources, and what each has taken.
+    pub source_rules: Vec<SourceRule>,
     /// Traffic statistics, if there are any.
     pub stats: Option<StatsStatus>,
     /// The latest capture time, ns.
@@ -154,6 +157,7 @@ impl Summary {
             stores: self.stores.iter().map(volume).collect(),
             scripts: self.scripts.iter().map(script).collect(),
             groups: self.groups.iter().map(GroupStatus::facts).collect(),
+            source_rules: self.source_rules.iter().map(SourceRule::facts).collect(),
             stats: self.stats.as_ref().map(StatsStatus::facts),
             dump_space: self.space.as_ref().map(SpaceSummary::facts),
             exec: self.exec.as_ref().map(exec),

@@ -6,6 +6,7 @@ use crate::lockstep::Lockstep;
 use crate::measuring::Measuring;
 use crate::plan::SourceEntry;
 use crate::scripts::Scripts;
+use crate::source_rules::SourceRules;
 use crate::statistics::Statistics;
 use crate::steps::Steps;
 use crate::stores::Stores;
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub struct Shared {
     /// The ring.
     pub ring: Arc<Ring>,
+    /// Rules of sources.
+    pub source_rules: Arc<SourceRules>,
     /// Triggers.
     pub triggers: Triggers,
     /// Signals.
@@ -70,11 +73,25 @@ pub struct Part {
     pub group: ClaimGroup,
     /// Only packets that it matches are recorded, and shown to the triggers.
     pub prefilter: Option<Filter>,
+    /// Of which source it is, by number.
+    pub source: usize,
+    /// That source has rules, which may take packets out, too.
+    pub has_rules: bool,
 }
 
 impl Part {
     /// As the source's entry says.
     pub fn of(entry: &SourceEntry) -> Part {
-        Part { group: entry.group, prefilter: entry.prefilter.clone() }
+        Part {
+            group: entry.group,
+            prefilter: entry.prefilter.clone(),
+            source: entry.number,
+            has_rules: !entry.rules.is_empty(),
+        }
+    }
+
+    /// Whether a packet that came may not have been wanted.
+    pub fn takes_out(&self) -> bool {
+        self.prefilter.is_some() || self.has_rules
     }
 }

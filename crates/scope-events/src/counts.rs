@@ -344,6 +344,10 @@ facts! {
         waits: bool,
         /// whether it stands still, so that others have its flows
         stuck: bool,
+        /// so much of the ring may be held for it, bytes
+        hold_bytes: u64,
+        /// so much of the ring is held for it, bytes
+        held_bytes: u64,
     }
 
     /// Members of a group that are gone, as one.
@@ -399,6 +403,18 @@ facts! {
         members: Vec<Member>,
         /// who did
         gone: Gone,
+    }
+
+    /// A rule of a source, which acts in front of the ring.
+    SourceRule {
+        /// the source, as it was given
+        source: String,
+        /// its name
+        rule: String,
+        /// packets that it dropped: they are among `filtered`
+        dropped: u64,
+        /// packets that it truncated: they are among `cut`
+        cut: u64,
     }
 
     /// Traffic statistics of a run.
@@ -529,7 +545,7 @@ facts! {
         received: Amount,
         /// what went into the ring
         stored: Amount,
-        /// what a prefilter refused
+        /// what prefilters and rules of sources refused
         filtered: Amount,
         /// packets dropped, by reason
         dropped: ByWord,
@@ -577,6 +593,8 @@ facts! {
         scripts: Vec<Script>,
         /// groups of programs that share packets, if there are any; logs of older versions lack it
         groups: Vec<Group>,
+        /// rules of sources, if there are any; logs of older versions lack it
+        source_rules: Vec<SourceRule>,
         /// traffic statistics, else null; logs of older versions lack it
         stats: Option<Stats>,
         /// what dumps take, where that is bounded, else null

@@ -1,8 +1,8 @@
 //! Every event of a run's log: one variant for each, its facts, its name.
 
 use crate::counts::{
-    Amount, ByWord, Clock, Dump, Group, Nic, Recovery, Script, Softnet, SourceCounts, Span, Stats, Totals,
-    Volume,
+    Amount, ByWord, Clock, Dump, Group, Nic, Recovery, Script, Softnet, SourceCounts, SourceRule, Span,
+    Stats, Totals, Volume,
 };
 use crate::fact::{Fact, Flat, Key, Rare};
 use crate::facts;
@@ -178,7 +178,7 @@ facts! {
         stored: Amount,
         /// the signals over the last second that is over, by name; null: it has no value; logs of older versions lack it
         signals: BTreeMap<String, Option<f64>>,
-        /// what a prefilter refused
+        /// what prefilters and rules of sources refused
         filtered: Amount,
         /// packets dropped, by reason
         dropped: ByWord,
@@ -194,6 +194,8 @@ facts! {
         scripts: Vec<Script>,
         /// groups of programs that share packets, if there are any; logs of older versions lack it
         groups: Vec<Group>,
+        /// rules of sources, if there are any; logs of older versions lack it
+        source_rules: Vec<SourceRule>,
         /// traffic statistics, else null; logs of older versions lack it
         stats: Option<Stats>,
         /// figures of each source and worker

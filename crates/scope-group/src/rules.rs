@@ -187,6 +187,18 @@ impl RuleSet {
         &self.classes
     }
 
+    /// Has the filters of these rules know a link type before its packets come.
+    pub fn meet(&self, link_types: &[LinkType]) {
+        for filter in self.filters() {
+            link_types.iter().for_each(|link_type| drop(filter.for_link(*link_type)));
+        }
+    }
+
+    /// The filters that they ask.
+    pub fn filters(&self) -> impl Iterator<Item = &Filter> {
+        self.rules.iter().flat_map(|rule| rule.test.when.iter().chain(&rule.test.unless))
+    }
+
     /// What they were made of.
     pub fn text(&self) -> &str {
         &self.text
@@ -207,8 +219,7 @@ impl RuleSet {
 
     /// Makes machine code of their filters.
     pub fn prepare(&self, engine: FilterEngine) {
-        let filters = self.rules.iter().flat_map(|rule| rule.test.when.iter().chain(&rule.test.unless));
-        filters.for_each(|filter| drop(filter.prepare(engine))); // where there is none the interpreter answers the same
+        self.filters().for_each(|filter| drop(filter.prepare(engine))); // where there is none the interpreter answers the same
     }
 }
 
@@ -240,6 +251,8 @@ pub struct Verdicts {
     pub touched: u64,
     /// Bytes of each that are kept.
     pub keep: [u32; TOGETHER],
+    /// The place of the rule that says so, among all; of packets that are kept whole it means nothing.
+    pub keepers: [u16; TOGETHER],
     /// Marks.
     pub marks: [u32; TOGETHER],
     /// Classes, by their place in [`RuleSet::classes`].
@@ -256,6 +269,7 @@ impl Default for Verdicts {
             alive: 0,
             touched: 0,
             keep: [u32::MAX; TOGETHER],
+            keepers: [0; TOGETHER],
             marks: [0; TOGETHER],
             classes: [None; TOGETHER],
             steers: [None; TOGETHER],
@@ -296,6 +310,11 @@ impl Dropped {
         all
     }
 
+    /// The same by the place of each rule that is in force.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
     /// Takes over what another one has; without new memory, as long as the rules are the same.
     pub fn follow(&mut self, other: &Dropped) {
         self.counts.clone_from(&other.counts);
@@ -308,7 +327,8 @@ impl Dropped {
 /// Rules at work: what they have counted.
 #[derive(Debug, Default)]
 pub struct Working {
-    engine: FilterEngine,
+    /// `None`: others make machine code of filters.
+    engine: Option<FilterEngine>,
     /// Of each link type that has come, the filters of each rule.
     predicates: Vec<(LinkType, Vec<[Option<Predicate>; 2]>)>,
     /// What they have dropped, and the rules themselves.
@@ -320,9 +340,11 @@ pub struct Working {
 }
 
 impl Working {
-    /// Puts these in force; what was dropped so far stays counted.
-    pub fn set(&mut self, rules: &Arc<RuleSet>, engine: FilterEngine) {
-        rules.prepare(engine);
+    /// Puts these in force; what was dropped so far stays counted. Without an engine no machine code is made here.
+    pub fn set(&mut self, rules: &Arc<RuleSet>, engine: Option<FilterEngine>) {
+        if let Some(engine) = engine {
+            rules.prepare(engine);
+        }
         let former = self.dropped.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
         self.dropped = Dropped { rules: rules.clone(), counts: vec![0; rules.rules.len()], former };
         self.sampled = vec![0; rules.rules.len()];
@@ -349,7 +371,8 @@ impl Working {
                 continue;
             }
             let counters = (&mut self.dropped.counts[index], &mut self.sampled[index]);
-            going = act(&rules.acts[index], packets, (holds, going), &mut self.verdicts, counters);
+            let acts = (index as u16, &rules.acts[index][..]);
+            going = act(acts, packets, (holds, going), &mut self.verdicts, counters);
         }
         &self.verdicts
     }
@@ -360,7 +383,9 @@ impl Working {
             let of = |filter: &Option<Filter>| filter.as_ref().map(|filter| filter.for_link(link_type));
             let each = rules.rules.iter().map(|rule| [of(&rule.test.when), of(&rule.test.unless)]);
             let each = each.collect();
-            rules.prepare(self.engine);
+            if let Some(engine) = self.engine {
+                rules.prepare(engine);
+            }
             self.predicates.push((link_type, each));
             self.predicates.len() - 1
         })
@@ -402,7 +427,7 @@ fn has_port(set: &Set, key: &KeyEntry) -> bool {
 
 /// Does what a rule does with packets for which it `holds`; those for which rules go on.
 fn act(
-    acts: &[Act],
+    (rule, acts): (u16, &[Act]),
     packets: &Packets<'_>,
     (mut holds, mut going): (u64, u64),
     verdicts: &mut Verdicts,
@@ -423,9 +448,11 @@ fn act(
                 verdicts.copies.push((target, holds));
                 0
             }
-            Act::Keep(bytes) => {
-                each(holds, verdicts, |verdicts, at| verdicts.keep[at] = verdicts.keep[at].min(bytes))
-            }
+            Act::Keep(bytes) => each(holds, verdicts, |verdicts, at| {
+                if bytes < verdicts.keep[at] {
+                    (verdicts.keep[at], verdicts.keepers[at]) = (bytes, rule);
+                }
+            }),
             Act::Mark(mark) => each(holds, verdicts, |verdicts, at| verdicts.marks[at] = mark),
             Act::Class(class) => each(holds, verdicts, |verdicts, at| verdicts.classes[at] = Some(class)),
             Act::Steer(steer) => each(holds, verdicts, |verdicts, at| verdicts.steers[at] = Some(steer)),
@@ -501,7 +528,7 @@ mod tests {
 
     fn working(rules: Vec<Rule>) -> Working {
         let mut working = Working::default();
-        working.set(&Arc::new(RuleSet::new(rules, String::new())), FilterEngine::default());
+        working.set(&Arc::new(RuleSet::new(rules, String::new())), Some(FilterEngine::default()));
         working
     }
 
@@ -552,12 +579,12 @@ mod tests {
         assert_eq!(working.dropped().by_name().get("gone"), Some(&1));
         // What was dropped stays counted when its rule goes.
         let others = Arc::new(RuleSet::new(vec![rule("other", when("udp"), &["drop"])], String::new()));
-        working.set(&others, FilterEngine::default());
+        working.set(&others, Some(FilterEngine::default()));
         assert_eq!(apply(&mut working, &frames(&[(1, 1), (2, 2)])), 0);
         let dropped = working.dropped().by_name();
         assert_eq!((dropped["gone"], dropped["other"], dropped.len()), (1, 2, 2));
         // Nothing of it is said of the next packets.
-        working.set(&Arc::default(), FilterEngine::default());
+        working.set(&Arc::default(), Some(FilterEngine::default()));
         assert_eq!(apply(&mut working, &frames(&[(9, 53)])), 1);
         assert!(working.verdicts.copies.is_empty() && working.verdicts.marks[1] == 0);
     }

@@ -113,6 +113,8 @@ pub struct Sharer {
 /// The threads, going.
 pub struct Sharing {
     bells: Vec<Arc<Bell>>,
+    /// Names of the groups that each thread serves.
+    dealt: Vec<Vec<String>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -123,7 +125,9 @@ impl Sharing {
     /// The system gives no thread.
     pub fn start(sharer: &Sharer) -> io::Result<Sharing> {
         let dealt = dealt(&sharer.groups, sharer.threads.max(1) as usize);
-        let sharing = Sharing { bells: Vec::new(), threads: Mutex::default() };
+        let names = |groups: &Vec<Arc<Group>>| groups.iter().map(|group| group.name().to_string()).collect();
+        let names = dealt.iter().map(names).collect();
+        let sharing = Sharing { bells: Vec::new(), dealt: names, threads: Mutex::default() };
         dealt.into_iter().enumerate().try_fold(sharing, |mut sharing, (index, groups)| {
             let bell = Arc::new(Bell::default());
             let thread = Thread {
@@ -147,6 +151,12 @@ impl Sharing {
             sharing.threads.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
             Ok(sharing)
         })
+    }
+
+    /// Whether one thread serves both groups, so that one can copy to the other.
+    pub fn serves_together(&self, one: &str, other: &str) -> bool {
+        let serves = |names: &Vec<String>, name: &str| names.iter().any(|known| known == name);
+        self.dealt.iter().any(|names| serves(names, one) && serves(names, other))
     }
 
     /// Somebody has come or gone, or a group has changed.
@@ -428,7 +438,7 @@ impl Served {
         let seats = group.seats().len();
         let _ = settings.filter.prepare(engine); // where there is no machine code the interpreter answers the same
         let mut working = Working::default();
-        working.set(&settings.rules, engine);
+        working.set(&settings.rules, Some(engine));
         Served {
             engine,
             working,
@@ -481,7 +491,7 @@ impl Served {
             (self.settings, self.version) = self.group.settings();
             let _ = self.settings.filter.prepare(self.engine); // as above
             self.predicates.clear();
-            self.working.set(&self.settings.rules, self.engine);
+            self.working.set(&self.settings.rules, Some(self.engine));
             is_other = true;
         }
         if is_other {

@@ -18,6 +18,8 @@ pub struct PinBudget {
 #[derive(Debug, Default)]
 struct BudgetState {
     taken: u64,
+    /// Of these: by members.
+    by_members: u64,
     holders: u64,
     /// Holders that got nothing, so far.
     refused: u64,
@@ -40,7 +42,24 @@ impl PinBudget {
         let granted = free.saturating_sub(reserved).clamp(1, wanted.max(1)).min(free);
         state.taken += granted;
         state.refused += u64::from(granted == 0);
-        Allowance { budget: self.clone(), segments: granted }
+        Allowance { budget: self.clone(), segments: granted, is_dump: true }
+    }
+
+    /// Charges all of `wanted` segments for a member that reads the ring itself. All members together have at most half of
+    /// the budget, so that dumps always have the rest.
+    ///
+    /// # Errors
+    /// So many can't be had: how many could be.
+    pub fn take_for_member(self: &Arc<Self>, wanted: u64) -> Result<Allowance, u64> {
+        let mut state = self.state.lock().expect("no panic while held");
+        let free = self.segments.saturating_sub(state.taken);
+        let left = (self.segments / 2).saturating_sub(state.by_members).min(free);
+        if wanted > left {
+            return Err(left);
+        }
+        state.taken += wanted;
+        state.by_members += wanted;
+        Ok(Allowance { budget: self.clone(), segments: wanted, is_dump: false })
     }
 
     /// Segments that may be charged in all.
@@ -59,17 +78,18 @@ impl PinBudget {
     }
 }
 
-/// The segments that one dump may hold at a time, charged until it is dropped.
+/// The segments that one dump, or one member, may hold at a time, charged until it is dropped.
 #[derive(Debug)]
 pub struct Allowance {
     budget: Arc<PinBudget>,
     segments: u64,
+    is_dump: bool,
 }
 
 impl Allowance {
     /// Of nothing: whoever has it holds what it reads, and nothing ahead.
     pub fn none() -> Allowance {
-        Allowance { budget: Arc::new(PinBudget::new(0)), segments: 0 }
+        Allowance { budget: Arc::new(PinBudget::new(0)), segments: 0, is_dump: false }
     }
 
     /// Segments that may be held at a time; 0 where none was free.
@@ -80,15 +100,18 @@ impl Allowance {
     /// Gives all of them back: nothing is held from now on.
     pub fn give_back(&mut self) {
         let mut state = self.budget.state.lock().expect("no panic while held");
-        state.taken -= std::mem::take(&mut self.segments);
+        let segments = std::mem::take(&mut self.segments);
+        state.taken -= segments;
+        state.by_members -= if self.is_dump { 0 } else { segments };
     }
 }
 
 impl Drop for Allowance {
     fn drop(&mut self) {
-        let mut state = self.budget.state.lock().expect("no panic while held");
-        state.taken -= self.segments;
-        state.holders -= 1;
+        self.give_back();
+        if self.is_dump {
+            self.budget.state.lock().expect("no panic while held").holders -= 1;
+        }
     }
 }
 
@@ -113,6 +136,22 @@ mod tests {
         assert_eq!(alone.segments(), 32);
         let late = budget.take(5, 1);
         assert_eq!((late.segments(), budget.taken(), budget.refused()), (0, 32, 1), "a bound is a bound");
+    }
+
+    #[test]
+    fn members_have_at_most_half_and_all_that_they_ask_for_or_nothing() {
+        let budget = Arc::new(PinBudget::new(32));
+        let first = budget.take_for_member(10).unwrap();
+        assert_eq!(budget.take_for_member(7).unwrap_err(), 6);
+        let second = budget.take_for_member(6).unwrap();
+        assert_eq!(budget.take_for_member(1).unwrap_err(), 0);
+        let dump = budget.take(1000, 1);
+        assert_eq!((dump.segments(), budget.taken()), (16, 32));
+        drop((first, second));
+        assert_eq!(budget.take_for_member(17).unwrap_err(), 16);
+        drop(dump);
+        assert_eq!(budget.take_for_member(16).unwrap().segments(), 16);
+        assert_eq!(budget.taken(), 0);
     }
 
     #[test]

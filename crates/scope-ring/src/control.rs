@@ -184,7 +184,9 @@ pub struct SegmentControl {
     pub drops_before: [AtomicU64; REASONS],
     /// What capture files say that they lack, up to now: packets dropped; files cut (low half) and how often told.
     pub file_losses: [AtomicU64; 2],
-    padding: [u64; 18 - REASONS],
+    /// The slot's generation that all of this speaks of.
+    pub generation: AtomicU64,
+    padding: [u64; 17 - REASONS],
 }
 
 /// How far a segment is committed.

@@ -20,7 +20,7 @@
 //! | [`ring`] | the ring as a whole: lanes, claiming, snapshots |
 //! | [`claims`] | the order of recycling, for each claim group |
 //! | `protocol` | every ordering: claim, open, commit, seal, pin, unpin, snapshots |
-//! | [`pin`], [`held`], [`budget`] | holding segments; the pin budget |
+//! | [`pin`], [`held`], [`ahead`], [`budget`] | holding segments, also ahead of a reader; the pin budget |
 //! | `blocks` | packet blocks, lent in place |
 //! | `lock`, `futex` | waiting: for each other at claims, for news |
 //! | [`writer`] | append, commit, seal |
@@ -41,6 +41,7 @@
 //!
 //! Absent on purpose: the ring knows nothing of files, filters, triggers or threads, and hashes nothing.
 
+pub mod ahead;
 mod bits;
 mod blocks;
 pub mod budget;
@@ -74,6 +75,7 @@ pub mod timeline;
 mod times;
 pub mod writer;
 
+pub use ahead::Ahead;
 pub use blocks::Blocks;
 pub use budget::Allowance;
 pub use claims::ClaimGroup;

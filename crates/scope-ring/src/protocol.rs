@@ -12,6 +12,7 @@
 //! pin      entry, acquire ─► word {g, n} ──compare-and-swap, Acquire──► {g, n + 1}     only at the entry's generation
 //! unpin    word {g, n} ──fetch_sub, Release────────► {g, n - 1}
 //! outside  entry, acquire ─► words and bytes ─► fence, acquire ─► word {g, n}     only at the entry's generation
+//! held     the segment's generation, acquire ─► words and bytes ─► fence, acquire ─► word {g, n}     only at that one
 //! ```
 //! Outside of the process nobody pins: bytes are copied, and forgotten where the generation is another one behind it.
 //! Acquire of a claim pairs with release of every unpin: what readers did with the old bytes is over before
@@ -103,6 +104,7 @@ pub(crate) fn open(
         control.drops_before[reason as usize].store(packets, Ordering::Relaxed);
     }
     publish_file_losses(control, start.file_losses);
+    control.generation.store(generation, Ordering::Release); // for who finds the slot without an entry: its words before
     entry.store(generation << PIN_BITS | slot as u64, Ordering::Release); // the segment's words before what leads to them
     lane.next.store(start.sequence + 1, Ordering::Release); // the entry before the count that covers it
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            0          8         12     14       16
-//! greeting   | WSATTACH | version | 1    | weight | group: length 2, bytes | name: the same | class: the same |
+//! greeting   | WSATTACH | version | 1    | weight | group: length 2, bytes | name: the same | class: the same | hold |
 //! joined     | WSATTACH | version | 2    | member | 1: what is unread stays; 0: it is recycled    2 |
 //! refused    | WSATTACH | version | 3    | why    | words: length 2, bytes |
 //! news       | WSATTACH | version | 4    | 0      |
@@ -30,6 +30,9 @@ const QUESTION: u16 = 5;
 /// Weights that a member may have.
 pub const WEIGHTS: std::ops::RangeInclusive<u16> = 1..=100;
 
+/// All of the ring, as [`Greeting::hold`] counts it: hundredths of a percent.
+pub const HOLD_WHOLE: u16 = 10_000;
+
 /// Why a message is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
@@ -48,6 +51,9 @@ pub enum BadMessage {
     /// A name isn't one.
     #[error("a name in it is empty, longer than {NAME_BYTES_MAX} bytes, or not plain text")]
     Name,
+    /// It wants more than the whole ring to be held.
+    #[error("it wants more than the whole ring to be held")]
+    Hold,
     /// A weight isn't one.
     #[error("its weight is not from {} to {}", WEIGHTS.start(), WEIGHTS.end())]
     Weight,
@@ -64,12 +70,20 @@ pub struct Greeting {
     pub weight: u16,
     /// What rules of the group call packets that it wants; empty: those that have no class.
     pub class: String,
+    /// How much of the ring is to be held for it, in units of [`HOLD_WHOLE`]; 0: nothing.
+    pub hold: u16,
 }
 
 impl Greeting {
     /// Of a member like any other.
     pub fn new(group: &str, name: &str) -> Greeting {
-        Greeting { group: group.to_string(), name: name.to_string(), weight: 1, class: String::new() }
+        Greeting {
+            group: group.to_string(),
+            name: name.to_string(),
+            weight: 1,
+            class: String::new(),
+            hold: 0,
+        }
     }
 }
 
@@ -211,6 +225,7 @@ impl Greeting {
         for text in [&self.group, &self.name, &self.class] {
             add(&mut bytes, text, NAME_BYTES_MAX);
         }
+        bytes.extend(self.hold.to_le_bytes());
         bytes
     }
 
@@ -225,6 +240,7 @@ impl Greeting {
         }
         let mut text = || rest.text(NAME_BYTES_MAX);
         let (group, name, class) = (text()?, text()?, text()?);
+        let hold = rest.number()?;
         rest.end()?;
         if !(is_name(&group) && is_name(&name) && (class.is_empty() || is_name(&class))) {
             return Err(BadMessage::Name);
@@ -232,7 +248,10 @@ impl Greeting {
         if !WEIGHTS.contains(&weight) {
             return Err(BadMessage::Weight);
         }
-        Ok(Greeting { group, name, weight, class })
+        if hold > HOLD_WHOLE {
+            return Err(BadMessage::Hold);
+        }
+        Ok(Greeting { group, name, weight, class, hold })
     }
 }
 
@@ -300,7 +319,7 @@ pub fn news() -> Vec<u8> {
 }
 
 const _: () = assert!(HEAD_BYTES + 2 + WORDS_BYTES_MAX <= MESSAGE_BYTES_MAX);
-const _: () = assert!(HEAD_BYTES + 3 * (2 + NAME_BYTES_MAX) <= MESSAGE_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + 3 * (2 + NAME_BYTES_MAX) + 2 <= MESSAGE_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn greeting(group: &str, name: &str) -> Greeting {
-        Greeting { weight: 7, class: "voip".to_string(), ..Greeting::new(group, name) }
+        Greeting { weight: 7, class: "voip".to_string(), hold: 500, ..Greeting::new(group, name) }
     }
 
     #[test]
@@ -337,6 +356,10 @@ mod tests {
             let greeting = Greeting { weight, class: class.to_string(), ..greeting("a", "b") };
             assert_eq!(Greeting::read(&greeting.to_bytes()).map(|_| ()), expected, "{weight} {class:?}");
         }
+        let all = Greeting { hold: HOLD_WHOLE, ..greeting("ring", "b") };
+        assert_eq!(Greeting::read(&all.to_bytes()), Ok(all));
+        let more = Greeting { hold: HOLD_WHOLE + 1, ..greeting("ring", "b") };
+        assert_eq!(Greeting::read(&more.to_bytes()), Err(BadMessage::Hold));
         let long = greeting(&"x".repeat(NAME_BYTES_MAX), "y").to_bytes();
         assert!(Greeting::read(&long).is_ok());
     }

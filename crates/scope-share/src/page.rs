@@ -6,9 +6,8 @@
 //! | WSMEMBER | began     | read | missed | waits | done, of each lane |    numbers of 64 bits, little-endian
 //! ```
 //! Packets are those of all lanes. `done` is the number of the first segment of a lane that the member still needs: for
-//! groups that keep what is unread.
+//! groups, which keep what is unread, and for readers of the ring that some of it is held for.
 //!
-
 //! It has no order with anything else: a look may see some numbers of now and some of a moment ago. So the run holds them
 //! against what it has published, see [`Progress::within`].
 
@@ -19,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
-/// Lanes that a member's own memory has at most: one for each link type.
-pub const LANES: usize = 8;
+/// Lanes that a page can tell of: more than a member's own memory has; of the ring, those that can be held for it.
+pub const LANES: usize = 32;
 /// Bytes of it that mean something.
 const USED_BYTES: usize = 40 + 8 * LANES;
 const MAGIC: &[u8; 8] = b"WSMEMBER";

@@ -13,6 +13,7 @@ use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
 use scope_engine::scripts::Scripts;
+use scope_engine::source_rules::SourceRules;
 use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
@@ -135,6 +136,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
+        source_rules: Arc::new(SourceRules::new(&[], FilterEngine::default(), &[])),
         attach: None,
         measuring: Measuring::unjoined(sources.len()),
         statistics: None,
@@ -154,7 +156,8 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     for (worker, source) in sources.into_iter().enumerate() {
         let prefilter = scene.prefilter.then(|| compiled(PREFILTER.0));
         let group = if worker == 0 && share.is_some() { ClaimGroup::of_share(0) } else { ClaimGroup::COMMON };
-        let feed = Feed { source, parts: vec![Part { group, prefilter }], cpus: Vec::new() };
+        let feed =
+            Feed { source, parts: vec![Part { group, prefilter, ..Part::default() }], cpus: Vec::new() };
         let shared = shared.clone();
         let run = move || work(worker as u32, feed, &shared, report::begin().0);
         stage.spawn(format!("worker-{worker}"), Box::new(run)).expect("a thread for the simulator");

@@ -142,7 +142,8 @@ fn plan_with(
             VlanRule::Transparent
         }
     };
-    let mut sources = sources::plan(args, vlan, at_sources, &mut faults);
+    let sets = sets::plan(args, look, &mut faults);
+    let mut sources = sources::plan(args, &sets, vlan, at_sources, &mut faults);
     let times = Times {
         before_ns: duration(Fault::of("before"), "before", &args.before, &mut faults),
         after_ns: duration(Fault::of("after"), "after", &args.after, &mut faults),
@@ -187,7 +188,6 @@ fn plan_with(
     let (control, control_role) = control::plan(args, folder.as_deref(), &door, look, &mut faults);
     let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
     let hooks = control::hooks(args, &mut faults);
-    let sets = sets::plan(args, look, &mut faults);
     let (attach, changing) = attach::plan(args, &sets, vlan, &sources.link_types, look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
@@ -226,6 +226,7 @@ fn plan_with(
         return Err(faults.into_vec());
     }
     let stdout_taken = dump.single == Some(SingleDump::Stdout);
+    let source_rules = sources.entries.iter().map(|entry| entry.rules.clone()).collect();
     let fixed = Fixed {
         sources: sources.entries,
         ring,
@@ -256,6 +257,7 @@ fn plan_with(
         store_bounds,
         attach_ring: changing.ring,
         groups: changing.groups,
+        source_rules,
     };
     Ok(Planned {
         run: RunPlan { fixed, live },

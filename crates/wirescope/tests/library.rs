@@ -252,6 +252,41 @@ fn a_program_that_stands_still_knows_what_it_missed_and_the_run_loses_none() {
 }
 
 #[test]
+fn what_is_held_for_a_program_that_stands_still_is_read_after_turns_of_the_ring() {
+    let shared = Shared::new("synth:rate=20k,size=512", &["--ring", "4MiB", "--segment", "64KiB"]);
+    let group = || shared.running.get("groups").body["groups"][0].clone();
+    wait_until("packets", || group()["published"] != 0);
+    let options = wirescope::Options::parse("name=holder,past=1h,hold=12.5%").unwrap();
+    let mut member = wirescope::Member::open(Some(&shared.socket), "ring", &options).unwrap();
+    let held = || group()["members"][0]["held_bytes"].as_u64().unwrap();
+    wait_until("all of it to be held", || held() == 512 << 10);
+    let before = group()["published"].as_u64().unwrap();
+    wait_until("the ring to turn", || group()["published"].as_u64().unwrap() > before + 20_000);
+    // What is held is read whole, from the first packet on; then some are missed.
+    let (mut packets, mut bytes) = (0u64, 0);
+    while let wirescope::Next::Packets(many) = member.next(Some(LIMIT)).unwrap() {
+        let batch: Vec<(usize, u64)> =
+            member.packets().map(|packet| (packet.data.len(), packet.lost_before)).collect();
+        assert!(member.is_whole() && batch.len() == many as usize);
+        if batch.iter().any(|(_, lost_before)| *lost_before > 0) {
+            break;
+        }
+        packets += batch.len() as u64;
+        bytes += batch.iter().map(|(bytes, _)| bytes).sum::<usize>();
+    }
+    assert!(bytes > 400 << 10, "{packets} packets, {bytes} B");
+    assert!(member.counts().missed > 0);
+    let refused = wirescope::Options::parse("hold=25%").unwrap();
+    let refused = wirescope::Member::open(Some(&shared.socket), "ring", &refused).unwrap_err();
+    assert!(refused.to_string().contains("of the ring 12.50% can still be held for members"), "{refused}");
+    drop(member);
+    wait_until("it to be let go", || group()["members"].as_array().unwrap().is_empty());
+    let (_, run) = shared.running.end();
+    let summary: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(summary["dropped"].as_object().unwrap().values().all(|it| *it == 0), "{summary}");
+}
+
+#[test]
 fn the_end_of_a_killed_run_is_read_and_then_it_has_ended() {
     let shared = Shared::new("synth:rate=5k", &[]);
     let program = Started::new(shared.program(shared.count53(), &[shared.socket.to_str().unwrap()]));
@@ -280,9 +315,9 @@ fn whoever_asks_for_what_can_t_be_had_is_told_what_helps() {
         done.stderr
     };
     let (attach, control) = (shared.socket.to_str().unwrap(), shared.running.socket());
-    let words = told(&[attach, "53", "weight=0,part=5/4,colour=red,hold=5%"]);
+    let words = told(&[attach, "53", "weight=0,part=5/4,colour=red,hold=5"]);
     for expected in
-        ["weight=0: a weight is", "part=5/4: a part is", "colour=red: there is no", "hold=5%: runs of this"]
+        ["weight=0: a weight is", "part=5/4: a part is", "colour=red: there is no", "hold=5: it is no part"]
     {
         assert!(words.contains(&format!("options: {expected}")), "{words}");
     }

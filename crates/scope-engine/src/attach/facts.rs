@@ -51,6 +51,8 @@ fn member(status: &MemberStatus) -> counts::Member {
         behind,
         waits: status.waits,
         stuck: status.is_stuck,
+        hold_bytes: status.hold_bytes,
+        held_bytes: status.held_bytes,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::plan::Allowed;
 use rustix::io::dup;
 use scope_group::{Counts, Gone, Group, GroupCounts, Newcomer, Phase, Seat};
 use scope_rights::PeerCredentials;
+use scope_ring::Ahead;
 use scope_share::message::Greeting;
 use scope_share::page::Standing;
 use scope_share::{Page, RING, Refusal};
@@ -35,6 +36,8 @@ struct Member {
     number: u16,
     greeting: Greeting,
     peer: PeerCredentials,
+    /// What is held of the ring for it, as far as it has said where it is; `None`: nothing ever is.
+    hold: Option<Ahead>,
 }
 
 /// A member, as others see it.
@@ -60,6 +63,10 @@ pub struct MemberStatus {
     pub waits: bool,
     /// It stands still, and others have its flows.
     pub is_stuck: bool,
+    /// So much of the ring may be held for it, bytes.
+    pub hold_bytes: u64,
+    /// So much of it is, bytes.
+    pub held_bytes: u64,
 }
 
 /// A group, as others see it.
@@ -184,7 +191,7 @@ impl Members {
         !is_removed && member.is_some_and(|member| self.may(&member.peer))
     }
 
-    /// A new member, and what it gets.
+    /// A new member, and what it gets; `hold`: what may be held of the ring for it.
     ///
     /// # Errors
     /// It can't be one.
@@ -193,6 +200,7 @@ impl Members {
         greeting: &Greeting,
         peer: &PeerCredentials,
         connection: &OwnedFd,
+        hold: Option<Ahead>,
     ) -> Result<Handed, Refusal> {
         if !self.may(peer) {
             return Err(Refusal::NotAllowed);
@@ -213,7 +221,7 @@ impl Members {
         }
         (leaf.user, leaf.taken) = (Some(peer.uid), true);
         let number = at as u16;
-        self.members.push(Member { number, greeting: greeting.clone(), peer: peer.clone() });
+        self.members.push(Member { number, greeting: greeting.clone(), peer: peer.clone(), hold });
         let leaf = &self.leaves[at];
         Ok(Handed { number, page: leaf.page.clone(), seat: leaf.seat.clone() })
     }
@@ -228,6 +236,19 @@ impl Members {
             Some(seat) => seat.leave(),
             None => self.gone.add(self.of_ring_reader(number, published).0),
         }
+    }
+
+    /// Holds of the ring what its readers still need, as far as they may have it held; whether there is one that may.
+    pub(super) fn hold(&mut self) -> bool {
+        let mut holds = false;
+        for Member { number, hold, .. } in &mut self.members {
+            let Some(hold) = hold else { continue };
+            holds = true;
+            let Some(said) = self.leaves[usize::from(*number)].page.read() else { continue };
+            (0..).zip(said.done).for_each(|(lane, needed)| hold.let_go(lane, needed));
+            hold.hold(0);
+        }
+        holds
     }
 
     /// What a reader of the ring was given, and whether it waits. One that has said nothing yet was given nothing.
@@ -264,6 +285,8 @@ impl Members {
                 standing,
                 waits,
                 is_stuck,
+                hold_bytes: member.hold.as_ref().map_or(0, |hold| hold.allowed() * hold.segment_bytes()),
+                held_bytes: member.hold.as_ref().map_or(0, |hold| hold.held() * hold.segment_bytes()),
             }
         };
         let mut members: Vec<MemberStatus> = self.members.iter().map(member).collect();
@@ -326,7 +349,7 @@ mod tests {
 
     fn join(members: &mut Members, name: &str, peer: &PeerCredentials) -> Result<(u16, Arc<Page>), Refusal> {
         let connection = OwnedFd::from(File::open("/dev/null").unwrap());
-        let handed = members.join(&Greeting::new(RING, name), peer, &connection);
+        let handed = members.join(&Greeting::new(RING, name), peer, &connection, None);
         handed.map(|handed| (handed.number, handed.page))
     }
 

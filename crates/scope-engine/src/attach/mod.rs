@@ -25,8 +25,8 @@ use scope_group::{Group, Sharer, Sharing};
 use scope_machine::cpus::Pinning;
 use scope_machine::limits::stand_back;
 use scope_rights::{PeerCredentials, User, Writable};
-use scope_ring::Ring;
-use scope_share::message::{Answer, BadMessage, Greeting, Refusal, news};
+use scope_ring::{Ahead, Ring};
+use scope_share::message::{Answer, BadMessage, Greeting, HOLD_WHOLE, Refusal, news};
 use scope_share::passing::{Heard, hear, say};
 use scope_share::{RING, VERSION};
 use std::io;
@@ -47,6 +47,8 @@ const TAKEN_AT_ONCE: usize = 32;
 const GREETING_TIME: Duration = Duration::from_secs(1);
 /// Between two looks at whether the run is over, and at who says nothing.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// The same where some of the ring is held for members: what they have read is let go, and what comes next is held.
+const HOLD_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 /// Between so many connections and the next ones, so that a flood of them leaves the processor to others.
 const BREATH: Duration = Duration::from_millis(10);
 /// Where the system gives no descriptor for a connection.
@@ -198,6 +200,19 @@ impl Attach {
         waiting.extend(
             new.map(|entry| format!("group {}: is new, and waits for the next start", entry.plan.name)),
         );
+        let copies = groups.iter().flat_map(|entry| {
+            let targets = entry.plan.settings.rules.targets().iter();
+            targets.map(|target| (entry.plan.name.as_str(), target.as_str()))
+        });
+        let is_apart = |(one, other): &(&str, &str)| {
+            let served = self.desk.sharing.as_ref();
+            is_known(one) && is_known(other) && !served.is_some_and(|it| it.serves_together(one, other))
+        };
+        waiting.extend(copies.filter(is_apart).map(|(name, target)| {
+            format!(
+                "group {name}: copies to {target} wait for the next start, since another thread serves it"
+            )
+        }));
         drop(table);
         self.desk.ring_bell();
         waiting
@@ -315,11 +330,12 @@ struct Door {
 impl Door {
     fn work(mut self, listener: &OwnedFd) {
         stand_back(); // whoever floods it gets what capture leaves
+        let mut holds = false;
         while !self.stop.load(Ordering::Relaxed) {
             let mut ready = Vec::with_capacity(self.guests.len() + 1);
             ready.push(PollFd::new(listener, PollFlags::IN));
             ready.extend(self.guests.iter().map(|guest| PollFd::new(&guest.socket, PollFlags::IN)));
-            if poll(&mut ready, Some(&LOOK_EVERY)).is_err() {
+            if poll(&mut ready, Some(if holds { &HOLD_EVERY } else { &LOOK_EVERY })).is_err() {
                 std::thread::sleep(PAUSE);
                 continue;
             }
@@ -335,6 +351,7 @@ impl Door {
                 }
                 stays
             });
+            holds = self.desk.table().members.iter_mut().any(Members::hold); // the ring's alone can
             if is_ready[0] && self.take(listener) {
                 std::thread::sleep(BREATH);
             }
@@ -443,7 +460,12 @@ impl Desk {
     }
 
     fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {
-        let joined = self.table().members[group].join(greeting, &guest.peer, &guest.socket);
+        let may = self.table().members[group].may(&guest.peer);
+        let hold = match self.ahead(greeting).filter(|_| may).transpose() {
+            Ok(hold) => hold,
+            Err((why, words)) => return self.refuse(guest, why, &words),
+        };
+        let joined = self.table().members[group].join(greeting, &guest.peer, &guest.socket, hold);
         let Handed { number, page, seat } = match joined {
             Ok(handed) => handed,
             Err(Refusal::NotAllowed) => return self.refuse_user(guest, &greeting.group),
@@ -462,6 +484,30 @@ impl Desk {
         let is_told = say(&guest.socket, &answer, &[tables, slots, page.as_fd()]).is_ok();
         self.ring_bell();
         is_told
+    }
+
+    /// What may be held of the ring for somebody, or why it can't be; `None`: it wants nothing to be held.
+    fn ahead(&self, greeting: &Greeting) -> Option<Result<Ahead, (Refusal, String)>> {
+        if greeting.hold == 0 {
+            return None;
+        }
+        if greeting.group != RING {
+            let words = format!("only of the group {RING} something can be held");
+            return Some(Err((Refusal::BadMessage, words)));
+        }
+        let segments = self.ring.segments() as u64;
+        let wanted = (segments * u64::from(greeting.hold)).div_ceil(HOLD_WHOLE.into());
+        let allowance = self.ring.budget().take_for_member(wanted);
+        let refused = |left: u64| {
+            let percent = |part: u64| part as f64 * 100.0 / segments as f64;
+            let words = format!(
+                "of the ring {:.2}% can still be held for members, and {:.2}% is asked for",
+                percent(left),
+                percent(wanted)
+            );
+            (Refusal::Full, words)
+        };
+        Some(allowance.map(|allowance| Ahead::new(&self.ring, allowance)).map_err(refused))
     }
 
     fn refuse_user(&self, guest: &Guest, group: &str) -> bool {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 struct Stand {
     _folder: TempDir,
     path: PathBuf,
+    ring: Arc<Ring>,
     lane: LaneWriter,
     interface: usize,
     attach: Attach,
@@ -46,7 +47,7 @@ impl Stand {
         let interface = lane.add_interface(number.unwrap());
         let prepared = Prepared::open(&AttachPlan::of_ring(path.clone(), ring), &made, None).unwrap();
         let attach = prepared.start(&made, true, FilterEngine::default()).unwrap();
-        Stand { _folder: folder, path, lane, interface, attach }
+        Stand { _folder: folder, path, ring: made, lane, interface, attach }
     }
 
     fn write(&mut self, packets: u64) {
@@ -119,6 +120,48 @@ fn a_member_reads_what_comes_and_is_seen_until_it_goes() {
     drop(joined);
     let status = stand.until(|status| status.groups[0].gone.members == 1);
     assert_eq!((status.groups[0].members.len(), status.groups[0].gone.standing.given), (0, 7));
+}
+
+#[test]
+fn so_much_of_the_ring_is_held_as_was_asked_for_where_its_reader_is() {
+    let mut stand = Stand::new(me());
+    let segments = stand.ring.segments() as u64;
+    let holding = |hold: u16| Greeting { hold, ..Greeting::new("ring", "holder") };
+    let of = |status: &AttachStatus| {
+        status.groups[0].members.first().map(|it| (it.hold_bytes, it.held_bytes)).unwrap_or_default()
+    };
+    for (group, hold, words) in [
+        ("ring", 2501, "of the ring 25.00% can still be held for members"),
+        ("other", 1, "there is no group"),
+    ] {
+        let refused = join(&stand.path, &Greeting { hold, ..Greeting::new(group, "a") }).unwrap_err();
+        assert!(refused.to_string().starts_with(words), "{refused}");
+    }
+    let joined = join(&stand.path, &holding(2500)).unwrap();
+    let refused = join(&stand.path, &holding(1)).unwrap_err();
+    assert!(refused.to_string().starts_with("of the ring 0.00% can still be held"), "{refused}");
+    let mut reader = OutsideReader::map(joined.ring(), Begin::Now).unwrap();
+    joined.page.write(&Progress { done: reader.done(), ..Progress::default() }).unwrap();
+    let bytes = segments / 4 * stand.ring.segment_bytes() as u64;
+    let in_segment = stand.ring.segment_bytes() as u64 / 140;
+    stand.write(in_segment * segments / 2);
+    let held = stand.until(|status| of(status) == (bytes, bytes));
+    stand.write(in_segment * segments * 3); // several turns
+    let mut packets = 0;
+    while let Some(lent) = reader.lend(u32::MAX).unwrap() {
+        assert!(reader.is_whole(&lent));
+        if lent.missed_before > 0 {
+            break;
+        }
+        packets += u64::from(lent.packets);
+    }
+    assert!(packets * 140 >= bytes / 2, "{packets} {held:?}");
+    // What a page says that lies is held no longer, and no more than was asked for.
+    joined.page.write(&Progress { done: [u64::MAX; _], ..Progress::default() }).unwrap();
+    stand.until(|status| of(status) == (bytes, 0));
+    joined.page.write(&Progress { done: [0; _], ..Progress::default() }).unwrap();
+    drop(joined);
+    stand.until(|_| stand.ring.budget().taken() == 0);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 use scope_dump::HitPacket;
 use scope_filter::FilterInput;
+use scope_group::rules::TOGETHER;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Clock, DropReason, Interface, Packet};
 use scope_ring::{Arrivals, ClaimGroup, Incoming, LaneWriter, Ring, WorkerCounts};
+use std::ops::Range;
 use std::time::Duration;
 
 /// How long a worker that waits sleeps between two looks.
@@ -100,7 +102,7 @@ impl<'a> Append<'a> {
         }
     }
 
-    /// Counts a packet that a prefilter refused. What was lost before it, was lost before the next one that
+    /// Counts a packet that a prefilter or a rule refused. What was lost before it, was lost before the next one that
     /// is stored.
     pub fn leave_out(&mut self, packet: &Packet<'_>) {
         self.counts.filtered_packets += 1;
@@ -109,11 +111,12 @@ impl<'a> Append<'a> {
     }
 
     /// Appends a run of packets of one interface; the last one's place, or `None` where it had to be dropped.
-    pub fn store(&mut self, packets: &[Packet<'_>], asked: &[FilterInput<'_>]) -> Option<HitPacket> {
+    pub fn store(&mut self, run: &Run<'_>) -> Option<HitPacket> {
+        let packets = run.packets;
         let port = packets.first()?.interface as usize;
         let Attached::Lane { lane, index } = self.ports[port].place else { return None };
         let kept_bytes_max = self.lanes[lane].writer.kept_bytes_max();
-        let run = Run { packets, asked, lost: self.ports[port].lost, kept_bytes_max };
+        let run = Run { lost: self.ports[port].lost, kept_bytes_max, ..*run };
         let mut stored = 0;
         while stored < packets.len() {
             stored += self.lanes[lane].writer.append_batch(index, &run, stored);
@@ -122,11 +125,12 @@ impl<'a> Append<'a> {
             }
         }
         let asked = (!self.waits).then_some(self.ports[port].interface.snap_len);
-        for packet in &packets[..stored] {
-            let kept = packet.data.len().min(kept_bytes_max);
+        for (at, packet) in packets[..stored].iter().enumerate() {
+            let kept = run.kept(at);
             self.counts.stored_bytes += kept as u64;
             self.counts.cut_packets += u64::from(kept < wanted_bytes(packet, asked));
-            self.counts.cut_by_segment_packets += u64::from(kept < packet.data.len());
+            self.counts.cut_by_segment_packets +=
+                u64::from(kept < packet.data.len() && kept == kept_bytes_max);
         }
         self.counts.stored_packets += stored as u64;
         if stored > 0 {
@@ -204,13 +208,48 @@ fn wanted_bytes(packet: &Packet<'_>, asked: Option<u32>) -> usize {
     packet.data.len().max(most as usize)
 }
 
-/// Packets of one interface on their way into their lane.
-struct Run<'a> {
+/// Packets on their way into the ring: those that [`Append::store`] gets are of one interface.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
     packets: &'a [Packet<'a>],
     asked: &'a [FilterInput<'a>],
+    /// Bytes of each at most, where rules say so.
+    keep: Option<&'a [u32]>,
     /// Packets that were lost here before the first one, beside those that the source knows of.
     lost: u64,
+    /// Bytes of any at most.
     kept_bytes_max: usize,
+}
+
+impl<'a> Run<'a> {
+    /// Packets, what filters see of them, and, where rules say so, bytes of each at most; as many of each.
+    pub fn new(
+        packets: &'a [Packet<'a>],
+        asked: &'a [FilterInput<'a>],
+        keep: Option<&'a [u32; TOGETHER]>,
+    ) -> Run<'a> {
+        let keep = keep.map(|keep| &keep[..packets.len()]);
+        Run { packets, asked, keep, lost: 0, kept_bytes_max: usize::MAX }
+    }
+
+    /// Some of them.
+    #[inline]
+    pub fn part(&self, range: Range<usize>) -> Run<'a> {
+        Run {
+            packets: &self.packets[range.clone()],
+            asked: &self.asked[range.clone()],
+            keep: self.keep.map(|keep| &keep[range]),
+            ..*self
+        }
+    }
+
+    /// Bytes of packet `index` that are recorded.
+    #[inline(always)]
+    fn kept(&self, index: usize) -> usize {
+        let most =
+            self.keep.map_or(self.kept_bytes_max, |keep| self.kept_bytes_max.min(keep[index] as usize));
+        self.packets[index].data.len().min(most)
+    }
 }
 
 impl Arrivals for Run<'_> {
@@ -229,11 +268,7 @@ impl Arrivals for Run<'_> {
             lost_before: packet.lost_before + if index == 0 { self.lost } else { 0 },
             ..PacketHead::default()
         };
-        Incoming {
-            head,
-            key: self.asked[index].key(),
-            data: &packet.data[..packet.data.len().min(self.kept_bytes_max)],
-        }
+        Incoming { head, key: self.asked[index].key(), data: &packet.data[..self.kept(index)] }
     }
 }
 
@@ -283,10 +318,15 @@ mod tests {
         let mut append = stage(&ring, &clock);
         let frames = udp(&[1, 2, 3]);
         let asked = [FilterInput::default(); 3];
-        let place = append.store(&packets(&frames, &[1]), &asked).expect("stored");
+        let place = append.store(&Run::new(&packets(&frames, &[1]), &asked, None)).expect("stored");
         assert_eq!((place.packet, place.link_type), (2, LinkType::ETHERNET));
-        assert!(append.store(&packets(&frames, &[2]), &asked).is_none() && append.store(&[], &[]).is_none());
-        assert_eq!((append.counts.stored_packets, append.counts.stored_bytes), (3, 180));
+        assert!(append.store(&Run::new(&packets(&frames, &[2]), &asked, None)).is_none());
+        assert!(append.store(&Run::new(&[], &[], None)).is_none());
+        // Of one interface only so many bytes are wanted of each.
+        let keep = [50; TOGETHER];
+        append.store(&Run::new(&packets(&frames, &[0]), &asked, Some(&keep))).expect("stored");
+        assert_eq!((append.counts.stored_packets, append.counts.stored_bytes), (6, 330));
+        assert_eq!((append.counts.cut_packets, append.counts.cut_by_segment_packets), (3, 0));
         append.lanes[0].writer.commit();
         assert_eq!(append.take_lost().count(), 0);
     }
@@ -305,7 +345,7 @@ mod tests {
         let mut held = Vec::new();
         while append.counts.dropped.get(DropReason::RingPinned) == 0 {
             append.begin_batch();
-            append.store(&batch, &asked);
+            append.store(&Run::new(&batch, &asked, None));
             append.lanes[0].writer.commit();
             held.extend(ring.segment_ids(0, held.len() as u64).filter_map(|id| ring.pin(id)));
             assert!(append.counts.stored_packets < 100_000, "the ring never fills up");
@@ -315,10 +355,10 @@ mod tests {
             append.take_lost().map(|(reason, lost)| (reason, lost.packets, lost.to_ns)).collect();
         assert_eq!(lost, [(DropReason::RingPinned, dropped, 163)]);
         assert_eq!(append.take_lost().count(), 0, "told once");
-        assert!(append.store(&batch, &asked).is_none());
+        assert!(append.store(&Run::new(&batch, &asked, None)).is_none());
         drop(held);
-        assert!(append.store(&batch, &asked).is_none(), "not tried again in the same batch");
+        assert!(append.store(&Run::new(&batch, &asked, None)).is_none(), "not tried again in the same batch");
         append.begin_batch();
-        assert!(append.store(&batch, &asked).is_some());
+        assert!(append.store(&Run::new(&batch, &asked, None)).is_some());
     }
 }

@@ -5,6 +5,7 @@ use crate::dump_reports;
 use crate::failure::Failure;
 use crate::live;
 use crate::refused::Refused;
+use crate::source_rules::{SourceRule, TakenByRule};
 use crate::status::{SourceStatus, Status};
 use crate::summary::{Amount, Summary, clock};
 use scope_dump::Target;
@@ -48,6 +49,15 @@ impl Run {
             .collect();
         let (host, kernel) = clock::host();
         self.shared.dumps.evidence().set_host(&host, &kernel, clock::now);
+        let rules = self.shared.source_rules.clone();
+        self.shared.dumps.evidence().set_rules(std::sync::Arc::new(move || {
+            rules
+                .taken()
+                .iter()
+                .filter(|rule| rule.taken != TakenByRule::default())
+                .map(SourceRule::words)
+                .collect()
+        }));
         self.shared.events.log(Start {
             version: env!("CARGO_PKG_VERSION").to_string(),
             host,
@@ -107,6 +117,7 @@ impl Run {
             stores,
             scripts,
             groups,
+            source_rules,
             ..
         } = status;
         let mut summary = Summary { warnings, nics, interfaces, adds_up, ..Summary::default() };
@@ -142,7 +153,7 @@ impl Run {
         summary.stores = stores;
         failures.extend(self.shared.scripts.failures());
         summary.scripts = scripts;
-        summary.groups = groups;
+        (summary.groups, summary.source_rules) = (groups, source_rules);
         if let Some(statistics) = &self.shared.statistics {
             failures.extend(statistics.failure());
             summary.stats = Some(statistics.status());

@@ -8,8 +8,8 @@
 //!           between the place and its first packet are missed, and counted; none is left: everything published is
 //! ```
 //! So nothing that this reader does or leaves undone reaches the ring: no word of it is written, no segment is held. At any
-//! moment, for each lane, `published - began = read + missed + behind`. A segment that the run holds for others while its
-//! directory entry is used again is missed here.
+//! moment, for each lane, `published - began = read + missed + behind`. A segment that the run holds while its directory
+//! entry is used again is found by what its slot says.
 //!
 //! The memory is another process's: what stands in it is checked before it is used, and what is lent are bytes inside the
 //! mappings, or a copy of them, whatever the words say.
@@ -23,12 +23,15 @@ pub use lent::{Lent, LentPacket};
 pub use view::Bytes;
 
 use crate::blocks::Blocks;
+use crate::control::SegmentControl;
 use crate::futex;
 use scope_packet::key::KEY_ENTRY_BYTES;
 use scope_packet::pcapng::{self, BLOCK_BYTES_MIN};
 use scope_packet::segment::{FOOT_BYTES, entry_offset};
 use scope_packet::{KeyEntry, LinkType, Moment};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use view::View;
 
@@ -91,6 +94,32 @@ impl<'a> OutsideBatch<'a> {
     /// The packet blocks.
     pub fn blocks(&self) -> Blocks<'a> {
         Blocks::new(self.bytes)
+    }
+}
+
+/// What a slot says of its segment.
+struct Record {
+    /// The generation of the slot that it speaks of; 0: none yet.
+    generation: u64,
+    lane: u32,
+    sequence: u64,
+    first_packet: u64,
+}
+
+impl Record {
+    /// Its words; they belong together if the slot is still at that generation.
+    fn of(control: &SegmentControl) -> Record {
+        let number = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Record {
+            generation: control.generation.load(Ordering::Acquire), // before the words that it stands for
+            lane: control.lane.load(Ordering::Relaxed),
+            sequence: number(&control.sequence),
+            first_packet: number(&control.first_packet),
+        }
+    }
+
+    fn reading(&self, slot: u32) -> Reading {
+        Reading { slot, generation: self.generation, first_packet: self.first_packet }
     }
 }
 
@@ -265,9 +294,22 @@ impl OutsideReader {
     /// The segment with this number, if it is there.
     fn open(&self, lane: u32, sequence: u64) -> Option<Reading> {
         let (slot, generation) = self.view.find(lane, sequence)?;
-        let (of_lane, its_sequence, first_packet) = self.view.record(slot);
-        let is_it = self.view.is_still(slot, generation) && (of_lane, its_sequence) == (lane, sequence);
-        is_it.then_some(Reading { slot, generation, first_packet })
+        let record = self.view.record(slot);
+        let is_it = record.generation == generation && (record.lane, record.sequence) == (lane, sequence);
+        (is_it && self.view.is_still(slot, generation)).then(|| record.reading(slot))
+    }
+
+    /// The first segment among `sequences` of a lane that no directory entry leads to any more, since somebody has held it
+    /// for a turn.
+    #[cold]
+    fn held(&self, lane: u32, sequences: Range<u64>) -> Option<(u64, Reading)> {
+        let held = |slot: u32| {
+            let record = self.view.record(slot);
+            let is_one = record.lane == lane && sequences.contains(&record.sequence);
+            let is_there = is_one && record.generation != 0 && self.view.is_still(slot, record.generation);
+            is_there.then(|| (record.sequence, record.reading(slot)))
+        };
+        (0..self.view.segments() as u32).filter_map(held).min_by_key(|(sequence, _)| *sequence)
     }
 
     /// A copy of the next packets of some lane, lanes in turn; `None`: nothing new at the moment.
@@ -477,8 +519,10 @@ impl OutsideReader {
         let published = self.view.published(lane); // looked at first: these lie in segments below `next`
         let next = self.view.next(lane);
         let oldest = next.saturating_sub(self.view.segments() as u64);
-        let from = self.places[lane as usize].sequence.max(oldest);
-        let found = (from..next).find_map(|sequence| Some((sequence, self.open(lane, sequence)?)));
+        let wanted = self.places[lane as usize].sequence;
+        let held = (wanted < oldest).then(|| self.held(lane, wanted..oldest)).flatten();
+        let mut listed = wanted.max(oldest)..next;
+        let found = held.or_else(|| listed.find_map(|sequence| Some((sequence, self.open(lane, sequence)?))));
         let place = &mut self.places[lane as usize];
         if let Some((sequence, reading)) = found {
             place.stand_at(sequence);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::REGION_MAGIC;
 use crate::writer::{Append, LaneWriter};
-use crate::{Ring, RingConfig};
+use crate::{Ahead, Ring, RingConfig};
 use proptest::prelude::*;
 use scope_packet::pcapng::PacketHead;
 use scope_packet::{Interface, KeyEntry, TimestampSource};
@@ -151,6 +151,36 @@ fn what_is_overrun_is_missed_exactly_and_nothing_of_it_is_lent() {
     read(&mut reader);
     let counts = reader.counts();
     assert_eq!((counts.missed, counts.read, counts.behind), (missed, 5010 - missed, 0));
+}
+
+#[test]
+fn what_is_held_ahead_of_a_reader_is_found_after_turns_of_the_ring_and_let_go_as_it_reads() {
+    let ring = ring(32, 2);
+    let mut lanes = [lane(&ring, 0, LinkType::ETHERNET), lane(&ring, 1, LinkType::ETHERNET)];
+    let mut reader = OutsideReader::map(ring.sealed_files().unwrap(), Begin::Now).unwrap();
+    let mut ahead = Ahead::new(&ring, ring.budget().take_for_member(4).unwrap());
+    let needed = |reader: &OutsideReader| reader.done::<2>();
+    lanes.iter_mut().for_each(|lane| write(lane, 200)); // four segments each
+    (0..).zip(needed(&reader)).for_each(|(lane, needed)| ahead.let_go(lane, needed));
+    ahead.hold(0);
+    assert_eq!((ahead.held(), ahead.allowed()), (4, 4));
+    lanes.iter_mut().for_each(|lane| write(lane, 5000)); // several turns
+    // Of each lane: packets before the first one that was missed.
+    let mut whole = [None; 2];
+    while let Some(lent) = reader.lend(u32::MAX).unwrap() {
+        assert!(reader.is_whole(&lent));
+        if lent.missed_before > 0 {
+            whole[lent.lane as usize].get_or_insert(lent.first_packet - lent.missed_before);
+        }
+        (0..).zip(needed(&reader)).for_each(|(lane, needed)| ahead.let_go(lane, needed));
+    }
+    assert!(whole.iter().flatten().sum::<u64>() > 240, "{whole:?}");
+    let counts = reader.counts();
+    assert_eq!((counts.read + counts.missed, counts.behind), (published(&ring), 0));
+    (0..).zip(needed(&reader)).for_each(|(lane, needed)| ahead.let_go(lane, needed));
+    assert_eq!(ahead.held(), 0);
+    drop(ahead);
+    assert_eq!(ring.budget().taken(), 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! bytes, which read-only memory allows, with an acquire fence behind them; bytes are copied by such loads, or lent as
 //! [`Bytes`], and are as they were written if the generation is the same afterwards.
 
+use super::Record;
 use super::error::OutsideError;
 use crate::control::{
     Committed, Header, LaneControl, PIN_BITS, PINS, REGION_MAGIC, SegmentControl, WorkerControl,
@@ -300,11 +301,9 @@ impl View {
         protocol::is_still(&self.segment(slot).word, generation)
     }
 
-    /// Whose segment a slot says that it is, and the number of its first packet: lane, sequence, packet.
-    pub(super) fn record(&self, slot: u32) -> (u32, u64, u64) {
-        let control = self.segment(slot);
-        let number = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        (control.lane.load(Ordering::Relaxed), number(&control.sequence), number(&control.first_packet))
+    /// What a slot says of its segment.
+    pub(super) fn record(&self, slot: u32) -> Record {
+        Record::of(self.segment(slot))
     }
 
     /// How far it is committed.

@@ -168,8 +168,12 @@ pub fn groups(groups: &Value) -> String {
                 (false, true) => ", waits",
                 (false, false) => "",
             };
+            let holds = match of(&member["hold_bytes"]) {
+                0 => String::new(),
+                may => format!(", {} of {} held", size(of(&member["held_bytes"])), size(may)),
+            };
             lines.push(format!(
-                "  {} (process {}, user {}): {}{waits}",
+                "  {} (process {}, user {}): {}{waits}{holds}",
                 text(&member["name"]),
                 member["pid"],
                 text(&member["user"]),

@@ -57,7 +57,7 @@ const GROUP: Shape = Shape {
 /// What a set may say where it is a table.
 const SET: Shape = Shape { main: "name", more: &[("kind", Kind::Text), ("file", Kind::Text)], instead: &[] };
 /// What a source may say where it is a table.
-const SOURCE: Shape = Shape { main: "spec", more: &[], instead: &[] };
+const SOURCE: Shape = Shape { main: "spec", more: &[("rule", Kind::Tables)], instead: &[] };
 
 /// All keys.
 pub fn all() -> Keys {

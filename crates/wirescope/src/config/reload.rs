@@ -33,6 +33,8 @@ use std::time::Duration;
 
 /// How often an order is sent again while too many wait.
 const AGAIN_EVERY: Duration = Duration::from_millis(2);
+/// The key of sources, which stay, and whose rules may change.
+const SOURCE: &str = "source";
 
 /// Reads the configuration again.
 #[derive(Debug)]
@@ -127,7 +129,12 @@ impl Reloader {
         if !meant_new.run.live.triggers.is_empty() {
             self.has_place.clone().map_err(|fault| vec![fault])?;
         }
-        let kept = |key: &str| !Live::KEYS.contains(&key);
+        // The same sources may have other rules.
+        let specs = |settings: &Settings| -> Vec<_> {
+            settings.values(SOURCE).iter().map(|value| value.text.clone()).collect()
+        };
+        let are_same = specs(&new.settings) == specs(&self.settings);
+        let kept = |key: &str| !Live::KEYS.contains(&key) && !(key == SOURCE && are_same);
         let settings = new.settings.keeping(&self.settings, kept);
         let told = |key: &str| {
             let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));

@@ -444,8 +444,16 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
             .live
     };
     let is_same = |one: &str, other: &str| {
-        let Live { triggers, before_ns, dumps_max, exit_after, store_bounds, attach_ring, groups } =
-            live(one);
+        let Live {
+            triggers,
+            before_ns,
+            dumps_max,
+            exit_after,
+            store_bounds,
+            attach_ring,
+            groups,
+            source_rules,
+        } = live(one);
         let other = live(other);
         let triggers_are = triggers.len() == other.triggers.len();
         let triggers_are =
@@ -455,6 +463,7 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
             && store_bounds == other.store_bounds
             && attach_ring == other.attach_ring
             && groups.len() == other.groups.len()
+            && source_rules.len() == other.source_rules.len()
     };
     let trigger = "trigger = \"udp\"\nstore = \"s\"\n";
     let of_live = [

@@ -3,6 +3,8 @@
 
 use super::Look;
 use super::faults::{Faults, of_both, omit_it};
+use super::rules::{self, Owner};
+use super::sets::Sets;
 use crate::args::RunArgs;
 use scope_engine::SourceEntry;
 use scope_fault::{Fault, Subject};
@@ -12,20 +14,25 @@ use scope_machine::cpus::Placement;
 use scope_packet::LinkType;
 use scope_source::afpacket::settings;
 use scope_source::spec::SourcePlan;
+use std::sync::Arc;
 
 /// What a source's text says beside its plan.
 pub struct Written {
+    /// Its place among all that were written.
+    pub at: usize,
     pub prefilter: Option<String>,
+    /// The text of the tables of its rules.
+    pub rules: Option<String>,
     pub placement: Placement,
 }
 
-/// Takes `--prefilter` and `--exclude-self`, and what each source says itself, into `entries`.
+/// Takes `--prefilter` and `--exclude-self`, and what each source says itself, its rules included, into `entries`.
 pub fn plan(
     args: &RunArgs,
     entries: &mut [SourceEntry],
-    link_types: &[LinkType],
+    sets: &Sets,
+    (vlan, link_types): (VlanRule, &[LinkType]),
     written: &[Written],
-    vlan: VlanRule,
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) {
@@ -44,6 +51,14 @@ pub fn plan(
             }
             None => of_all.clone(),
         };
+        if let Some(text) = &written.rules {
+            match rules::read(Owner::Source(&entry.spec), text, sets, (vlan, link_types)) {
+                Ok(rules) => entry.rules = Arc::new(rules),
+                Err(found) => {
+                    found.into_iter().for_each(|fault| faults.add_of_element("source", written.at, fault));
+                }
+            }
+        }
         if look == Look::Machine {
             match Pinning::resolve(&written.placement, &entry.spec) {
                 Ok(pinning) => entry.pinning = pinning,

@@ -3,6 +3,7 @@
 use super::allowed::allowed;
 use super::elements::{self, Written};
 use super::faults::{Faults, bad};
+use super::rules::Owner;
 use super::sets::Sets;
 use super::{Look, rules};
 use crate::args::RunArgs;
@@ -182,7 +183,7 @@ fn group(
         faults.extend(found);
         None
     });
-    let rules = word(RULE).map(|text| rules::read(name, text, sets, (vlan, link_types)));
+    let rules = word(RULE).map(|text| rules::read(Owner::Group(name), text, sets, (vlan, link_types)));
     let rules = rules.transpose().unwrap_or_else(|found| {
         faults.extend(found);
         None

@@ -1,4 +1,4 @@
-//! Rules as meant: tables of a configuration file, below the group that they belong to.
+//! Rules as meant: tables of a configuration file, below the group or the source that they belong to.
 
 use super::elements;
 use super::sets::Sets;
@@ -15,32 +15,52 @@ use std::sync::Arc;
 
 /// What a rule may say.
 const WORDS: [&str; 8] = ["name", "when", "unless", "src-in", "dst-in", "host-in", "port-in", "do"];
-/// Where rules stand.
-const KEY: &str = "group";
+/// Whose rules they are.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// Those of the group with this name.
+    Group(&'a str),
+    /// Those of the source that is written so.
+    Source(&'a str),
+}
 
-/// The rules of a group, from the text of their tables.
+impl Owner<'_> {
+    fn of_rules(self) -> Fault {
+        let (key, element) = match self {
+            Owner::Group(name) => ("group", name),
+            Owner::Source(spec) => ("source", spec),
+        };
+        elements::of(key, element, "rule")
+    }
+
+    fn of_rule(self, name: &str) -> Fault {
+        self.of_rules().with_value(name)
+    }
+}
+
+/// The rules of a group or a source, from the text of their tables.
 ///
 /// # Errors
 /// All faults.
 pub fn read(
-    group: &str,
+    owner: Owner<'_>,
     text: &str,
     sets: &Sets,
     links: (VlanRule, &[LinkType]),
 ) -> Result<RuleSet, Vec<Fault>> {
-    let of_rule = |name: &str| elements::of(KEY, group, "rule").with_value(name);
     let tables = tables(text).map_err(|(at, word)| {
-        let fault =
-            of_rule(&(at + 1).to_string()).cause(format!("'{word}' is neither a text nor a list of texts"));
+        let fault = owner
+            .of_rule(&(at + 1).to_string())
+            .cause(format!("'{word}' is neither a text nor a list of texts"));
         vec![fault.remedy("write a text in quotes, or a list of them")]
     })?;
     let mut faults = Vec::new();
     let mut rules: Vec<Rule> = Vec::new();
     let mut known = text.to_string();
     for (at, table) in tables.iter().enumerate() {
-        match rule((group, at), table, sets, links, &mut known) {
+        match rule((owner, at), table, sets, links, &mut known) {
             Ok(rule) if rules.iter().any(|other| other.name == rule.name) => {
-                let fault = of_rule(&rule.name).cause("two rules of the group have this name");
+                let fault = owner.of_rule(&rule.name).cause("two rules have this name");
                 faults.push(fault.remedy("choose another one"));
             }
             Ok(rule) => rules.push(rule),
@@ -49,7 +69,7 @@ pub fn read(
     }
     if tables.len() > RULES_MAX {
         let cause = format!("there are {} rules, and {RULES_MAX} are the most", tables.len());
-        faults.push(elements::of(KEY, group, "rule").cause(cause).remedy("omit some"));
+        faults.push(owner.of_rules().cause(cause).remedy("omit some"));
     }
     let names = |of: fn(&Action) -> Option<&String>| {
         let named = rules.iter().flat_map(|rule| &rule.actions).filter_map(of);
@@ -61,14 +81,14 @@ pub fn read(
         let cause = format!(
             "they give {classes} classes and copy to {targets} groups, {NAMES_MAX} of each are the most"
         );
-        faults.push(elements::of(KEY, group, "rule").cause(cause).remedy("omit some"));
+        faults.push(owner.of_rules().cause(cause).remedy("omit some"));
     }
     if faults.is_empty() { Ok(RuleSet::new(rules, known)) } else { Err(faults) }
 }
 
 /// One rule; `known` gets what its sets are.
 fn rule(
-    (group, at): (&str, usize),
+    (owner, at): (Owner<'_>, usize),
     table: &BTreeMap<String, Word>,
     sets: &Sets,
     (vlan, link_types): (VlanRule, &[LinkType]),
@@ -80,7 +100,7 @@ fn rule(
     };
     let name = text("name").unwrap_or_default().to_string();
     let called = if name.is_empty() { format!("the {}. one", at + 1) } else { name.clone() };
-    let fault = || elements::of(KEY, group, "rule").with_value(&called);
+    let fault = || owner.of_rule(&called);
     let mut faults = Vec::new();
     if !is_name(&name) {
         faults.push(fault().cause("it has no name").remedy("add name = \"...\""));
@@ -145,6 +165,10 @@ fn rule(
     let mut actions = Vec::new();
     for word in words {
         match word.parse::<Action>() {
+            Ok(action) if action.is_of_groups() && matches!(owner, Owner::Source(_)) => {
+                let fault = fault().cause(format!("'{word}' is what only a rule of a group can do"));
+                faults.push(fault.remedy("move it to a [[group.rule]]"));
+            }
             Ok(action) => actions.push(action),
             Err(bad) => faults.push(fault().cause(bad.to_string()).remedy(format!("there are: {SPELLINGS}"))),
         }
@@ -161,8 +185,17 @@ mod tests {
     use super::*;
 
     fn faults(text: &str) -> Vec<String> {
-        let read = read("g", text, &Sets::default(), (VlanRule::default(), &[]));
+        let read = read(Owner::Group("g"), text, &Sets::default(), (VlanRule::default(), &[]));
         read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn rules_of_sources_can_t_do_what_only_groups_can() {
+        let text = "[{name = \"a\", do = [\"mark 1\", \"class x\", \"steer ip\", \"copy y\", \"keep 64\", \"sample 1/2\"]}]";
+        let read = read(Owner::Source("synth:"), text, &Sets::default(), (VlanRule::default(), &[]));
+        let words: Vec<String> = read.unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(words.len(), 4, "{words:#?}");
+        assert!(words[0].contains("'mark 1' is what only a rule of a group can do"), "{words:#?}");
     }
 
     #[test]

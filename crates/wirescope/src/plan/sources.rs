@@ -4,7 +4,9 @@
 use super::Look;
 use super::capture::{self, Written};
 use super::faults::{Faults, bad, of_all, of_both, such_as};
+use super::sets::Sets;
 use crate::args::RunArgs;
+use scope_config::Value;
 use scope_engine::SourceEntry;
 use scope_fault::{Fault, Part, Setting, sentence};
 use scope_filter::VlanRule;
@@ -20,6 +22,12 @@ use scope_source::spec::{
 use scope_source::{Source, SourceError, pcap};
 use scope_spelling::values::parse_size;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The setting.
+const KEY: &str = "source";
+/// What a source's table says of its rules.
+const RULE: &str = "rule";
 
 /// What a filter may be meant for where nobody has looked at what a source brings: besides cooked and raw
 /// packets, 802.11.
@@ -47,10 +55,11 @@ pub struct Sources {
 }
 
 /// Reads and looks at every source.
-pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
+pub fn plan(args: &RunArgs, sets: &Sets, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_>) -> Sources {
     let specs = args.specs();
+    check_replaced(args, faults);
     let (mut entries, mut shares, mut written) = (Vec::new(), Vec::new(), Vec::new());
-    for spec in specs {
+    for (at, spec) in specs.into_iter().enumerate() {
         match spec::parse(&spec) {
             Ok(SourceSpec { plan, share, prefilter, placement }) => {
                 let group = share.map_or(ClaimGroup::COMMON, |_| ClaimGroup::of_share(shares.len()));
@@ -60,10 +69,14 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_
                     plan,
                     group,
                     prefilter: None,
+                    rules: Arc::default(),
+                    number: entries.len(),
                     pinning: Pinning::Anywhere,
                     follow: None,
                 });
-                written.push(Written { prefilter, placement });
+                let own = args.settings.values(KEY).get(at).and_then(|value| value.own.as_ref());
+                let rules = own.and_then(|own| own.get(RULE)).map(|own| own.text.clone());
+                written.push(Written { at, prefilter, rules, placement });
             }
             Err(found) => {
                 for fault in found {
@@ -83,8 +96,21 @@ pub fn plan(args: &RunArgs, vlan: VlanRule, at: Look<'_>, faults: &mut Faults<'_
     check_together(&entries, faults);
     check_shares(&entries, &shares, faults);
     let mut sources = look(entries, shares, at, faults);
-    capture::plan(args, &mut sources.entries, &sources.link_types, &written, vlan, at, faults);
+    let links = (vlan, &sources.link_types[..]);
+    capture::plan(args, &mut sources.entries, sets, links, &written, at, faults);
     sources
+}
+
+/// Sources of the configuration file whose rules would be gone, since the command line names others.
+fn check_replaced(args: &RunArgs, faults: &mut Faults<'_>) {
+    let has_rules = |value: &&Value| value.own.as_ref().is_some_and(|own| own.contains_key(RULE));
+    if let Some(value) = args.settings.replaced(KEY).iter().find(has_rules) {
+        let spec = value.text.to_string_lossy();
+        let cause =
+            format!("the file's source '{spec}' has rules, which the sources of the command line would drop");
+        let fault = Fault::of(KEY).cause(cause);
+        faults.add(fault.remedy("omit --source, -i and -r, or write the source into the file"));
+    }
 }
 
 /// `-s`, for sources without a snap length of their own.
@@ -318,7 +344,7 @@ mod tests {
         let cli = Cli::parse_from([&["wirescope", "run"], arguments].concat());
         let Verb::Run(args) = cli.command else { panic!("not run") };
         let mut faults = Faults::new(&args.settings);
-        let sources = plan(&args, VlanRule::Transparent, Look::Machine, &mut faults);
+        let sources = plan(&args, &Sets::default(), VlanRule::Transparent, Look::Machine, &mut faults);
         let said: Vec<String> = faults.into_vec().iter().map(ToString::to_string).collect();
         (sources, said.join("\n"))
     }

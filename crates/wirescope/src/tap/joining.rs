@@ -62,7 +62,7 @@ pub fn wanted(group: &str, args: &MemberArgs, name: &str, faults: &mut Faults) -
             faults.add(fault.remedy("tap another group, or omit it"));
         }
     }
-    Wanted { greeting: Greeting { group: group.to_string(), name, weight, class }, past_ns }
+    Wanted { greeting: Greeting { weight, class, ..Greeting::new(group, &name) }, past_ns }
 }
 
 /// Why this process is no member.

@@ -1,6 +1,7 @@
 //! A ring as another process sees it, without a mapping: the same words under loom, loaded in the same way, and bytes that may
 //! be older than those of now.
 
+use super::Record;
 use super::error::OutsideError;
 use crate::control::{Committed, PIN_BITS, PINS};
 use crate::protocol;
@@ -89,10 +90,8 @@ impl View {
         protocol::is_still(&self.0.region().segment(slot).word, generation)
     }
 
-    pub(super) fn record(&self, slot: u32) -> (u32, u64, u64) {
-        let control = self.0.region().segment(slot);
-        let number = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        (control.lane.load(Ordering::Relaxed), number(&control.sequence), number(&control.first_packet))
+    pub(super) fn record(&self, slot: u32) -> Record {
+        Record::of(self.0.region().segment(slot))
     }
 
     pub(super) fn committed(&self, slot: u32) -> Committed {
