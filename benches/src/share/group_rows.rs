@@ -166,7 +166,7 @@ impl Stand {
         let filter = Filter::compile("", VlanRule::default(), &[])?;
         let plan = GroupPlan {
             name: "bench".to_string(),
-            settings: Settings { filter, steer: "flow".parse()?, rules: Arc::new(rules) },
+            settings: Settings { filter, interface: None, steer: "flow".parse()?, rules: Arc::new(rules) },
             memory_bytes: MEMORY_BYTES.min(scale.ring_bytes / 4),
             members_max: MEMBERS,
             members: 0,

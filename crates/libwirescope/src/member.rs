@@ -146,20 +146,33 @@ impl Member {
             group: group.to_string(),
             error,
         })?;
-        let begin = match options.past_ns {
-            Some(past_ns) => Begin::Past(past_ns),
-            // What the run gives to a member comes once its page says where it began.
-            None => Begin::Now,
-        };
+        let begin = options.past_ns.map_or(Begin::Now, Begin::Past);
+        let part = options.part.filter(|_| group == RING);
+        let steering = part.map(|(part, parts)| Steering::new(part - 1, parts));
+        Member::begin(joined, socket, begin, steering)
+    }
+
+    /// A member that has joined already, from now on.
+    ///
+    /// # Errors
+    /// Its memory can't be read, or its page not be written.
+    pub fn of(joined: Joined) -> Result<Member, OpenError> {
+        Member::begin(joined, Path::new(""), Begin::Now, None)
+    }
+
+    /// What the run gives to a member comes once its page says where it began.
+    fn begin(
+        joined: Joined,
+        socket: &Path,
+        begin: Begin,
+        steering: Option<Steering>,
+    ) -> Result<Member, OpenError> {
         let reader = OutsideReader::map(joined.ring(), begin)
             .map_err(|error| OpenError::Ring { socket: socket.to_path_buf(), error })?;
         let mut member = Member {
             reader,
             joined,
-            steering: options
-                .part
-                .filter(|_| group == RING)
-                .map(|(part, parts)| Steering::new(part - 1, parts)),
+            steering,
             lanes: Vec::new(),
             batch: None,
             starts: Vec::with_capacity(BATCH_PACKETS_MAX as usize),

@@ -28,7 +28,8 @@ fn of(status: &AttachStatus) -> Value {
     let refused: Map<String, Value> =
         words.chain(own).map(|(word, many)| (word.to_string(), json!(many))).collect();
     let groups: Vec<Value> = groups.iter().map(|group: &GroupStatus| group.facts().write()).collect();
-    json!({"attach": {"path": path.to_string_lossy(), "refused": refused}, "groups": groups})
+    let attach = path.as_ref().map(|path| json!({"path": path.to_string_lossy(), "refused": refused}));
+    json!({"attach": attach, "groups": groups})
 }
 
 #[cfg(test)]
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn an_answer_has_the_keys_of_its_schema() {
         let status =
-            AttachStatus { path: "/run/x".into(), groups: Vec::new(), counts: DoorCounts::default() };
+            AttachStatus { path: Some("/run/x".into()), groups: Vec::new(), counts: DoorCounts::default() };
         let (answer, schema) = (of(&status), answers(Action::Groups).remove(0).1);
         let keys = |value: &Value| -> BTreeSet<String> {
             value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()

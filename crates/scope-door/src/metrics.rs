@@ -13,9 +13,11 @@ use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
 use scope_engine::{
-    GroupStatus, LaneStatus, ScriptStatus, SourceRule, StatsStatus, TakenByRule, TriggerStatus, WorkerStatus,
+    ForwardStatus, GroupStatus, LaneStatus, ScriptStatus, SourceRule, StatsStatus, TakenByRule, TriggerStatus,
+    WorkerStatus,
 };
 use scope_share::page::Standing;
+use scope_source::sending::Refusal;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
@@ -293,6 +295,38 @@ fn groups(out: &mut Exposition, groups: &[GroupStatus]) {
         out.family(&name, kind, help);
         for group in groups {
             out.sample(&name, &[("group", &*group.name)], value(group));
+        }
+    }
+    forwards(out, groups);
+}
+
+/// What forwards were given, have sent, and were refused.
+fn forwards(out: &mut Exposition, groups: &[GroupStatus]) {
+    let all = || groups.iter().flat_map(|group| group.forwards.iter().map(move |it| (&*group.name, it)));
+    if all().next().is_none() {
+        return;
+    }
+    type Family<'a> = (&'a str, &'a str, fn(&ForwardStatus) -> u64);
+    let families: [Family<'_>; 5] = [
+        ("given_packets", "Packets that fell to a forward.", |it| it.standing.given),
+        ("read_packets", "Of these, sent or refused.", |it| it.standing.read),
+        ("missed_packets", "Of these, without room in its memory.", |it| it.standing.missed),
+        ("sent_packets", "Packets that the system took.", |it| it.counts.sent),
+        ("sent_bytes", "Bytes of these.", |it| it.counts.bytes),
+    ];
+    for (key, help, value) in families {
+        let name = format!("wirescope_forward_{key}_total");
+        out.family(&name, Counter, help);
+        for (group, it) in all() {
+            out.sample(&name, &[("group", group), ("interface", &*it.interface)], value(it) as f64);
+        }
+    }
+    let name = "wirescope_forward_refused_packets_total";
+    out.family(name, Counter, "Packets that were not sent, by reason.");
+    for (group, it) in all() {
+        for why in Refusal::ALL {
+            let labels = [("group", group), ("interface", &*it.interface), ("reason", why.name())];
+            out.sample(name, &labels, it.counts.refused(why) as f64);
         }
     }
 }

@@ -104,7 +104,7 @@ mod watch;
 pub mod wiring;
 pub mod worker;
 
-pub use attach::{Attach, AttachStatus, GroupStatus, MemberStatus};
+pub use attach::{Attach, AttachStatus, ForwardStatus, GroupStatus, MemberStatus};
 pub use control::{Change, Control, Order, OwnFire, Refusal, Reload, Reply, TriggerChange, Which};
 pub use dump_reports::DumpTotals;
 pub use error::EngineError;
@@ -115,8 +115,8 @@ pub use live::settings as live_settings;
 pub use measuring::{Measuring, SignalNow};
 pub use nic_watch::NicStatus;
 pub use plan::{
-    Allowed, AttachPlan, ControlPlan, DumpPlan, Fixed, GroupEntry, Live, RunPlan, ScriptPlan, SingleDump,
-    SourceEntry, StatsPlan, StorePlan, VolumePlan,
+    Allowed, AttachPlan, ControlPlan, DumpPlan, Fixed, ForwardPlan, GroupEntry, Live, RunPlan, ScriptPlan,
+    SingleDump, SourceEntry, StatsPlan, StorePlan, VolumePlan,
 };
 pub use recording::Asked;
 pub use roles::serve_if_asked;

@@ -16,6 +16,7 @@ use scope_source::spec::SourcePlan;
 use scope_store::retain::Bounds;
 use scope_trigger::signal::SignalSet;
 use scope_trigger::{Condition, Response, TriggerConfig};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -141,19 +142,44 @@ pub struct ControlPlan {
     pub serve_group: Option<u32>,
 }
 
-/// The socket at which other programs attach, and who may do what.
+/// Who reads the ring and shares packets: the socket at which other programs attach, groups, and forwards.
 #[derive(Clone, Debug)]
 pub struct AttachPlan {
-    /// Where, absolute.
-    pub path: PathBuf,
+    /// Where, absolute; `None`: only forwards are members.
+    pub path: Option<PathBuf>,
     /// Who may read the ring itself.
     pub ring: Allowed,
     /// Groups besides it.
     pub groups: Vec<GroupEntry>,
+    /// Members within the run, which send.
+    pub forwards: Vec<ForwardPlan>,
     /// Threads that serve these, at most.
     pub threads: u32,
     /// Where they run.
     pub pinning: Pinning,
+}
+
+/// A member of a group within the run, which sends what it is given out of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardPlan {
+    /// The group.
+    pub group: String,
+    /// The interface.
+    pub interface: String,
+}
+
+impl ForwardPlan {
+    /// Its name as a member.
+    pub fn name(&self) -> String {
+        format!("forward-{}", self.interface)
+    }
+}
+
+impl fmt::Display for ForwardPlan {
+    /// As it is typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.group, self.interface)
+    }
 }
 
 /// A group, and who may be a member.
@@ -168,12 +194,13 @@ pub struct GroupEntry {
 impl AttachPlan {
     /// A socket for those who may read the ring, without groups.
     pub fn of_ring(path: PathBuf, ring: Allowed) -> AttachPlan {
-        AttachPlan { path, ring, groups: Vec::new(), threads: 1, pinning: Pinning::Anywhere }
+        let (path, groups, forwards) = (Some(path), Vec::new(), Vec::new());
+        AttachPlan { path, ring, groups, forwards, threads: 1, pinning: Pinning::Anywhere }
     }
 
     /// What is worth a warning at the start.
     pub(crate) fn warning(&self) -> Option<String> {
-        let path = self.path.display();
+        let path = self.path.as_ref()?.display();
         let text = format!(
             "nobody may attach at {path}: name who may, root included: --attach-ring USER:@GROUP, or make a --group"
         );

@@ -157,7 +157,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     };
     let nics = NicWatch::begin(&plan.fixed.sources);
     let stored = stores.iter().flat_map(OpenStores::writable);
-    let taken_away = socket.iter().map(Socket::writable).chain(attach.iter().map(Prepared::writable));
+    let taken_away = socket.iter().map(Socket::writable).chain(attach.iter().filter_map(Prepared::writable));
     let of_stats = of_stats.as_ref().map(recording::writable);
     let written: Vec<_> =
         outputs.writable().into_iter().chain(stored).chain(taken_away).chain(of_stats).collect();

@@ -4,7 +4,7 @@
 //! For example `/srv/dumps/wirescope.sock`, mode 0660, of the user that the run becomes. One that is left over, to which
 //! nobody listens, is replaced; one of a run that goes is left alone.
 
-use crate::plan::{AttachPlan, ControlPlan};
+use crate::plan::ControlPlan;
 use rustix::fs::{AtFlags, Mode, statat, unlinkat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::umask;
@@ -43,10 +43,10 @@ impl<'a> From<&'a ControlPlan> for Place<'a> {
     }
 }
 
-impl<'a> From<&'a AttachPlan> for Place<'a> {
-    /// Everybody may connect: whoever may not attach is told so.
-    fn from(plan: &'a AttachPlan) -> Place<'a> {
-        Place { key: "attach", path: &plan.path, group: None, kind: SocketType::SEQPACKET, mask: 0o111 }
+impl<'a> Place<'a> {
+    /// Where programs attach. Everybody may connect: whoever may not attach is told so.
+    pub(crate) fn of_attach(path: &'a Path) -> Place<'a> {
+        Place { key: "attach", path, group: None, kind: SocketType::SEQPACKET, mask: 0o111 }
     }
 }
 
@@ -223,16 +223,14 @@ mod tests {
     fn a_socket_to_attach_at_is_open_to_all_and_replaced_only_where_nobody_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("attach");
-        let plan = AttachPlan::of_ring(path.clone(), Allowed::default());
-        let socket = Socket::bind(&plan, None).unwrap();
+        let socket = Socket::bind(Place::of_attach(&path), None).unwrap();
         assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o7777, 0o666);
-        let refused = Socket::bind(&plan, None).unwrap_err().to_string();
+        let refused = Socket::bind(Place::of_attach(&path), None).unwrap_err().to_string();
         assert!(refused.contains("attach") && refused.contains("another instance listens"), "{refused}");
         // As a killed run leaves it.
         let left = folder.path().join("left");
         std::fs::rename(&path, &left).unwrap();
         drop(socket);
-        let plan = AttachPlan::of_ring(left, Allowed::default());
-        drop(Socket::bind(&plan, None).unwrap());
+        drop(Socket::bind(Place::of_attach(&left), None).unwrap());
     }
 }

@@ -364,6 +364,30 @@ facts! {
         behind: u64,
     }
 
+    /// A forward: a member that sends. given = read + missed + behind, read = sent + all refused.
+    Forward {
+        /// its name as a member
+        name: String,
+        /// the interface that it sends out of
+        interface: String,
+        /// packets that fell to it
+        given: u64,
+        /// packets that it has sent, or that were refused
+        read: u64,
+        /// packets that found no room in its memory
+        missed: u64,
+        /// packets that it has still to send
+        behind: u64,
+        /// packets that the system took
+        sent: u64,
+        /// bytes of these, link headers and padding included
+        bytes: u64,
+        /// packets sent with zeros in the place of bytes that were not captured
+        padded: u64,
+        /// packets that were not sent, by reason
+        refused: ByWord,
+    }
+
     /// A group of programs. published = idle + seen + missed + behind, seen = filtered + all dropped + unclaimed + taken,
     /// taken + doubled + copied_in = all that its members were given. Of the ring itself there is but the first figure.
     Group {
@@ -371,6 +395,8 @@ facts! {
         name: String,
         /// the filter that says what it takes; empty: all
         filter: Rare<String>,
+        /// the interface whose packets it takes; empty: any
+        interface: Rare<String>,
         /// how that is shared out
         steer: Rare<String>,
         /// packets that were recorded since the run began
@@ -383,7 +409,7 @@ facts! {
         missed: Rare<u64>,
         /// packets that are still to be looked at
         behind: Rare<u64>,
-        /// packets that its filter does not match
+        /// packets that its filter does not match, or that came by another interface
         filtered: Rare<u64>,
         /// packets that a rule took away, by rule
         dropped: Rare<ByWord>,
@@ -401,6 +427,8 @@ facts! {
         memory_bytes: u64,
         /// who reads
         members: Vec<Member>,
+        /// of these, those of the run itself, which send; also when they have ended. Logs of older versions lack it
+        forwards: Vec<Forward>,
         /// who did
         gone: Gone,
     }

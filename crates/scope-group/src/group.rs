@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Only packets that it matches are taken.
     pub filter: Filter,
+    /// Only packets that came by this interface are; `None`: by any.
+    pub interface: Option<String>,
     /// Who gets which of them.
     pub steer: Steer,
     /// What becomes of single ones.
@@ -28,6 +30,7 @@ impl Settings {
     /// Whether they say the same.
     pub fn is_same(&self, other: &Settings) -> bool {
         self.filter.text() == other.filter.text()
+            && self.interface == other.interface
             && self.steer == other.steer
             && self.rules.text() == other.rules.text()
     }
@@ -64,7 +67,7 @@ pub struct Counts {
     pub missed: u64,
     /// Still to be looked at.
     pub behind: u64,
-    /// That its filter doesn't match.
+    /// That its filter doesn't match, or that came by another interface.
     pub filtered: u64,
     /// That no member wanted.
     pub unclaimed: u64,
@@ -175,6 +178,8 @@ pub(crate) struct Figures {
     pub sums: Sums,
     /// Of each seat that is given packets.
     pub given: Vec<Option<Given>>,
+    /// Of each seat whose last member is gone, that one's.
+    pub last: Vec<Option<Given>>,
     pub dropped: Dropped,
 }
 
@@ -237,6 +242,14 @@ impl Group {
 
     pub(crate) fn figures(&self) -> MutexGuard<'_, Figures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What whoever sits on a seat was given, and what of it found no room; where nobody does, whoever sat there last.
+    pub fn given(&self, seat: usize) -> (u64, u64) {
+        let figures = self.figures();
+        let of = |given: &Vec<Option<Given>>| given.get(seat).copied().flatten();
+        let Given { given, missed } = of(&figures.given).or(of(&figures.last)).unwrap_or_default();
+        (given, missed)
     }
 
     /// How it stands, of a ring with at least so many packets by now.

@@ -19,7 +19,7 @@ use scope_filter::{FilterEngine, FilterInput, Predicate};
 use scope_machine::cpus::{Pinning, pin_this_thread};
 use scope_packet::pcapng::PacketBlock;
 use scope_packet::{Headers, KeyEntry, LinkType, Moment};
-use scope_ring::{Allowance, Batch, Reader, Ring, Steering};
+use scope_ring::{Allowance, Batch, Interfaces, Reader, Ring, Steering};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -363,7 +363,7 @@ impl Thread {
             for index in 0..self.served.len() {
                 if self.served[index].is_active() {
                     let patient = if self.is_live { None } else { Some(&*self.bell) };
-                    self.served[index].take(&chunk);
+                    self.served[index].take(&self.ring, &chunk);
                     self.served[index].deliver(&self.ring, &chunk, patient);
                     self.copy(index, &chunk);
                 }
@@ -419,6 +419,8 @@ struct Served {
     version: u64,
     /// Of each link type that has come.
     predicates: Vec<(LinkType, Predicate)>,
+    /// Of each interface of the run whether its packets are taken; `None`: nothing of it has come.
+    by_interface: Vec<Option<bool>>,
     working: Working,
     /// Who shares, by class; packets without a class have the empty one.
     classes: Vec<(String, Shares)>,
@@ -436,6 +438,7 @@ impl Served {
     fn new(group: Arc<Group>, engine: FilterEngine) -> Served {
         let (settings, version) = group.settings();
         let seats = group.seats().len();
+        group.figures().last.resize(seats, None);
         let _ = settings.filter.prepare(engine); // where there is no machine code the interpreter answers the same
         let mut working = Working::default();
         working.set(&settings.rules, Some(engine));
@@ -445,6 +448,7 @@ impl Served {
             settings,
             version,
             predicates: Vec::new(),
+            by_interface: Vec::new(),
             classes: vec![(String::new(), Shares::default())],
             memories: (0..seats).map(|_| None).collect(),
             lanes: (0..seats).map(|_| Some(Lanes::new())).collect(),
@@ -491,6 +495,7 @@ impl Served {
             (self.settings, self.version) = self.group.settings();
             let _ = self.settings.filter.prepare(self.engine); // as above
             self.predicates.clear();
+            self.by_interface.clear();
             self.working.set(&self.settings.rules, Some(self.engine));
             is_other = true;
         }
@@ -525,6 +530,7 @@ impl Served {
             self.lanes[seat] = Some(lanes);
             let said = self.group.seats()[seat].page().read().unwrap_or_default();
             self.sums.gone.add(given.standing(&said));
+            self.group.figures().last[seat] = Some(given);
             self.publish(self.sums.position.unwrap_or(0));
         }
         self.group.seats()[seat].release();
@@ -553,14 +559,17 @@ impl Served {
     }
 
     /// Which packets of a chunk are taken, and by whom.
-    fn take(&mut self, chunk: &Chunk<'_>) {
+    fn take(&mut self, ring: &Ring, chunk: &Chunk<'_>) {
         let count = chunk.keys.len();
         self.sums.seen += count as u64;
         let mut which = u64::MAX >> (TOGETHER - count);
+        if self.settings.interface.is_some() {
+            which &= self.came_by(ring, chunk);
+        }
         if !self.settings.filter.is_everything() {
             which = self.predicate(chunk.link_type).matches_batch(chunk.inputs, which);
-            self.sums.filtered += count as u64 - u64::from(which.count_ones());
         }
+        self.sums.filtered += count as u64 - u64::from(which.count_ones());
         let steer = self.settings.steer;
         let (given, taken) = if self.settings.rules.is_empty() {
             route(&mut self.classes, &mut self.routes, chunk, which, |_| (0, steer))
@@ -579,6 +588,25 @@ impl Served {
         self.sums.taken += taken;
         self.sums.unclaimed += u64::from(which.count_ones()) - taken;
         self.sums.doubled += given - taken;
+    }
+
+    /// Which packets of a chunk came by the interface whose packets are taken.
+    fn came_by(&mut self, ring: &Ring, chunk: &Chunk<'_>) -> u64 {
+        let Served { settings, by_interface, .. } = self;
+        let is_its = |number: u32| {
+            let entry = ring.interface(number);
+            entry.is_some_and(|entry| Some(&entry.name) == settings.interface.as_ref())
+        };
+        let mut which = 0;
+        for (at, block) in chunk.blocks.iter().enumerate() {
+            let number = block.interface() as usize;
+            if by_interface.len() <= number {
+                by_interface.resize(number + 1, None);
+            }
+            let is_taken = *by_interface[number].get_or_insert_with(|| is_its(number as u32));
+            which |= u64::from(is_taken) << at;
+        }
+        which
     }
 
     fn predicate(&mut self, link_type: LinkType) -> &Predicate {

@@ -46,7 +46,12 @@ fn plan(name: &str, filter: &str, steer: &str) -> GroupPlan {
     let filter = Filter::compile(filter, VlanRule::default(), &[]).unwrap();
     GroupPlan {
         name: name.to_string(),
-        settings: Settings { filter, steer: steer.parse().unwrap(), rules: Default::default() },
+        settings: Settings {
+            filter,
+            interface: None,
+            steer: steer.parse().unwrap(),
+            rules: Default::default(),
+        },
         memory_bytes: MEMORY_BYTES_MIN,
         members_max: 6,
         members: 0,
@@ -418,7 +423,12 @@ fn settings_change_between_two_batches() {
     run.write(100, 10);
     run.settle();
     let filter = Filter::compile("udp src port 53", VlanRule::default(), &[]).unwrap();
-    run.groups[0].change(Settings { filter, steer: "flow".parse().unwrap(), rules: Default::default() });
+    run.groups[0].change(Settings {
+        filter,
+        interface: None,
+        steer: "flow".parse().unwrap(),
+        rules: Default::default(),
+    });
     run.write(100, 10);
     run.settle();
     member.read();
@@ -426,7 +436,12 @@ fn settings_change_between_two_batches() {
     assert_eq!(member.got, expected);
     // What a rule has dropped stays counted when it goes.
     let everything = Filter::compile("", VlanRule::default(), &[]).unwrap();
-    let with = |rules| Settings { filter: everything.clone(), steer: "all".parse().unwrap(), rules };
+    let with = |rules| Settings {
+        filter: everything.clone(),
+        interface: None,
+        steer: "all".parse().unwrap(),
+        rules,
+    };
     run.groups[0].change(with(rules(&[("gone", "udp", &["drop"])])));
     run.write(50, 10);
     run.settle();

@@ -45,7 +45,7 @@ const FREE: &[&[c_long]] = &[
     // Sockets that were opened before: packets, news of interfaces, words to the service manager. New ones
     // are refused; spare packet sockets are bound when an interface comes.
     &[SYS_ppoll, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2, SYS_bind, SYS_getsockname, SYS_accept4],
-    &[SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown],
+    &[SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_shutdown],
     // Who and where this is, what it may have: read, not changed.
     &[SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getgroups, SYS_getppid, SYS_capget, SYS_uname, SYS_sysinfo],
     &[SYS_getrusage, SYS_times, SYS_getrandom],

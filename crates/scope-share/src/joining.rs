@@ -56,6 +56,11 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// A member within the run itself, by what a run hands out: the files of the memory, and the page.
+    pub fn within(member: u16, ring: [OwnedFd; 2], page: OwnedFd, connection: OwnedFd) -> Joined {
+        Joined { member, is_kept: true, ring, page: Page::of(page), connection }
+    }
+
     /// The files of the ring's tables and slots.
     pub fn ring(&self) -> [BorrowedFd<'_>; 2] {
         [self.ring[0].as_fd(), self.ring[1].as_fd()]

@@ -28,6 +28,8 @@ pub struct AfPacketPlan {
     pub timeout_ms: Option<u32>,
     /// Omit the ssh session that this program was started from.
     pub exclude_self: bool,
+    /// Only packets that arrive, none that leave by it.
+    pub only_in: bool,
 }
 
 impl AfPacketPlan {
@@ -43,6 +45,7 @@ impl AfPacketPlan {
             blocks: None,
             timeout_ms: None,
             exclude_self: false,
+            only_in: false,
         }
     }
 }
@@ -62,6 +65,8 @@ pub struct PcapPlan {
     pub buffer_bytes: u32,
     /// Omit the ssh session that this program was started from.
     pub exclude_self: bool,
+    /// Only packets that arrive, none that leave by it.
+    pub only_in: bool,
 }
 
 /// Of which form a capture file is.
@@ -170,6 +175,15 @@ impl SourcePlan {
             SourcePlan::AfPacket(plan) => Some(plan.promiscuous),
             SourcePlan::Pcap(plan) => Some(plan.promiscuous),
             SourcePlan::File(_) | SourcePlan::Synth(_) => None,
+        }
+    }
+
+    /// Whether it captures only packets that arrive at its interface; false where it captures none.
+    pub fn is_only_in(&self) -> bool {
+        match self {
+            SourcePlan::AfPacket(plan) => plan.only_in,
+            SourcePlan::Pcap(plan) => plan.only_in,
+            SourcePlan::File(_) | SourcePlan::Synth(_) => false,
         }
     }
 

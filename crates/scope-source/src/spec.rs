@@ -66,6 +66,7 @@ pub const AFPACKET: &[OptionHelp] = &[
     ),
     option("blocks", "64", "blocks of each worker's ring (chosen from the link's speed)"),
     option("timeout", "4ms", "how long the kernel keeps a block with packets (chosen from the link's speed)"),
+    option("direction", "in", "in or both: in omits packets that leave by the interface (both)"),
     option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
     option("prefilter", "not port 22", "record only packets that match this filter (all)"),
@@ -79,6 +80,7 @@ pub const PCAP: &[OptionHelp] = &[
     option("promisc", "off", "on or off: also capture packets for other hosts (on)"),
     option("timeout", "4ms", "how long the system may hold packets back (4ms)"),
     option("buffer", "64MiB", "the system's memory for packets that wait (64MiB)"),
+    option("direction", "in", "in or both: in omits packets that leave by the interface (both)"),
     option("exclude-self", "on", "on or off: omit the ssh session that this program was started from (off)"),
     option("share", "30%", "part of the ring that no other source evicts, 1% to 90% (none)"),
     option("prefilter", "not port 22", "record only packets that match this filter (all)"),
@@ -198,6 +200,7 @@ fn afpacket(interface: String, options: &mut Options<'_>) -> AfPacketPlan {
         blocks: options.read_value("blocks", blocks),
         timeout_ms: options.read_value("timeout", timeout_ms),
         exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
+        only_in: options.read_value("direction", only_in).unwrap_or(false),
     }
 }
 
@@ -209,6 +212,7 @@ fn pcap(interface: String, options: &mut Options<'_>) -> PcapPlan {
         timeout_ms: options.read_value("timeout", timeout_ms).unwrap_or(4),
         buffer_bytes: options.read_value("buffer", buffer_bytes).unwrap_or(64 << 20),
         exclude_self: options.read_value("exclude-self", switch).unwrap_or(false),
+        only_in: options.read_value("direction", only_in).unwrap_or(false),
     }
 }
 
@@ -369,6 +373,14 @@ fn switch(text: &str) -> Result<bool, BadValue> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err(BadValue::new(text, "is neither on nor off")),
+    }
+}
+
+fn only_in(text: &str) -> Result<bool, BadValue> {
+    match text {
+        "in" => Ok(true),
+        "both" => Ok(false),
+        _ => Err(BadValue::new(text, "is neither in nor both")),
     }
 }
 

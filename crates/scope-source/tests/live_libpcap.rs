@@ -29,6 +29,7 @@ impl Polling {
             timeout_ms,
             buffer_bytes: 4 << 20,
             exclude_self: false,
+            only_in: false,
         };
         let source = lab.a().enter(|| pcap::open(&plan, &[], "pcap:va")).unwrap();
         Polling { source, kept: Kept::default(), told: Vec::new() }

@@ -85,6 +85,7 @@ fn open_pcap(lab: &Lab, buffer_bytes: u32) -> PcapSource {
         timeout_ms: 4,
         buffer_bytes,
         exclude_self: false,
+        only_in: false,
     };
     lab.a().enter(|| pcap::open(&plan, &[], "pcap:va")).unwrap()
 }

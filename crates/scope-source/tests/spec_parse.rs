@@ -56,8 +56,13 @@ fn the_examples_of_the_manual_mean_what_they_say() {
             timeout_ms: 1,
             buffer_bytes: 1 << 20,
             exclude_self: true,
+            only_in: false,
         })
     );
+    let only_in = AfPacketPlan { only_in: true, ..AfPacketPlan::new("eth0") };
+    assert_eq!(plan("afpacket:eth0,direction=in"), SourcePlan::AfPacket(only_in));
+    assert_eq!(plan("afpacket:eth0,direction=both"), plan("afpacket:eth0"));
+    assert!(plan("pcap:eth0,direction=in").is_only_in() && !plan("pcap:eth0").is_only_in());
     assert_eq!(plan("file:x.pcap,pace=1"), SourcePlan::File(FilePlan { pace: Some(1.0), ..file("x.pcap") }));
     assert_eq!(plan("file:-,pace=max,workers=4"), SourcePlan::File(FilePlan { workers: 4, ..file("-") }));
     assert_eq!(

@@ -605,7 +605,7 @@ pub struct RunArgs {
     pub attach_ring: Option<String>,
     /// Share packets among the programs that join: 'dns,filter=udp port 53,steer=flow'
     ///
-    /// Options: filter=EXPR (all), steer=flow, ip, hosts, local:NET, mac, vlan, field:OFF/LEN, field:OFF+OFF/LEN,
+    /// Options: filter=EXPR (all), interface=IFACE that packets came by (any), steer=flow, ip, hosts, local:NET, mac, vlan, field:OFF/LEN, field:OFF+OFF/LEN,
     /// round-robin or all (flow), memory=SIZE of each member (16MiB), members-max=N (8), members=N that a run of files
     /// waits for (0), stuck=TIME after which others get the flows of one that stands still (off), allow=USER:@GROUP
     /// (root and the run's user). May be given several times.
@@ -616,6 +616,16 @@ pub struct RunArgs {
         allow_hyphen_values = true
     )]
     pub group: Vec<String>,
+    /// Send what a group takes out of an interface, as a member of it: 'web=eth1'
+    ///
+    /// A source on that interface needs direction=in. May be given several times: two of them are a bridge.
+    #[arg(
+        long,
+        value_name = "GROUP=IFACE",
+        help_heading = "Share with other programs",
+        allow_hyphen_values = true
+    )]
+    pub forward: Vec<String>,
     /// A set of hosts or ports that rules of groups ask: 'partners,kind=hosts,file=partners.txt'
     ///
     /// KIND is hosts (a file of addresses, prefixes and ranges) or ports (of ports and ranges). Rules stand in a

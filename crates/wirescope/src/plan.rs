@@ -8,6 +8,7 @@ mod control;
 pub mod door;
 mod elements;
 pub mod faults;
+mod forwards;
 mod groups;
 mod outputs;
 pub mod places;
@@ -188,7 +189,7 @@ fn plan_with(
     let (control, control_role) = control::plan(args, folder.as_deref(), &door, look, &mut faults);
     let control_rate = count("control-rate", &args.control_rate, control::RATE_MAX, &mut faults) as u32;
     let hooks = control::hooks(args, &mut faults);
-    let (attach, changing) = attach::plan(args, &sets, vlan, &sources.link_types, look, &mut faults);
+    let (attach, changing) = attach::plan(args, &sets, vlan, &sources, look, &mut faults);
     if let Some(form) = args.summary.as_ref().filter(|form| *form != "json") {
         let remedy = Part::Either {
             flags: "write json, or omit the flag for plain text".to_string(),

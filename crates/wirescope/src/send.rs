@@ -18,7 +18,7 @@ use asked::{Asked, Origin};
 use scope_fault::Fault;
 use scope_machine::cpus::allowed;
 use scope_source::sending::{
-    Begin, Counts, Dealer, Pace, Schedule, SendSocket, Sender, SystemClock, queues, sharpen_timers,
+    Begin, Counts, Dealer, Judge, Pace, Schedule, SendSocket, Sender, SystemClock, queues, sharpen_timers,
 };
 use scope_source::{Polled, Source, SourceError};
 use std::io;
@@ -103,7 +103,8 @@ fn begin(asked: &Asked, sockets: Vec<SendSocket>, stop: &Stop) -> io::Result<(De
         let thread = std::thread::Builder::new().name(format!("send{number}"));
         handles.push(thread.spawn(move || sender.run(&dealt))?);
     }
-    let dealer = Dealer::new(asked.outlet.clone(), asked.padding, Schedule::new(asked.pace), dealers);
+    let judge = Judge::new(asked.outlet.clone(), asked.padding);
+    let dealer = Dealer::new(judge, Schedule::new(asked.pace), dealers);
     Ok((dealer, Threads { handles, begin }))
 }
 

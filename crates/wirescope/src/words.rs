@@ -2,12 +2,13 @@
 
 use scope_dump::gaps_in_words;
 use scope_engine::{
-    DumpSummary, DumpTotals, Failure, GroupStatus, InterfaceStatus, NicStatus, RunPlan, ScriptStatus,
-    StatsStatus, Status, Summary,
+    DumpSummary, DumpTotals, Failure, ForwardStatus, GroupStatus, InterfaceStatus, NicStatus, RunPlan,
+    ScriptStatus, StatsStatus, Status, Summary,
 };
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
+use scope_source::sending::Refusal;
 pub use scope_spelling::figures::{bit_rate, counted, number, size, span};
 use scope_spelling::printable::{printable, shell_word};
 use scope_spelling::time::iso;
@@ -199,6 +200,29 @@ fn group(status: &GroupStatus) -> String {
     text
 }
 
+/// What became of the packets that a forward of a group was given.
+fn forward(group: &str, status: &ForwardStatus) -> String {
+    let ForwardStatus { interface, standing, counts, .. } = status;
+    let mut text = format!("{group} to {interface}: {} sent", counted(counts.sent, "packet"));
+    let refused = counts.refused_all();
+    if refused > 0 {
+        let each = Refusal::ALL.into_iter().map(|why| (why.name(), counts.refused(why)));
+        let each: Vec<String> =
+            each.filter(|(_, many)| *many > 0).map(|(why, many)| format!("{} {why}", number(many))).collect();
+        text.push_str(&format!(", {} refused ({})", number(refused), each.join(", ")));
+    }
+    for (count, fate) in [
+        (counts.padded, "padded with zeros"),
+        (standing.missed, "missed"),
+        (standing.behind, "still to be sent"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {} {fate}", number(count)));
+        }
+    }
+    text
+}
+
 /// What statistics have done.
 fn stats(status: &StatsStatus) -> String {
     let counts = [
@@ -353,6 +377,9 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     }
     for status in &summary.groups {
         line(&mut text, format!("group     {}", group(status)));
+        for own in &status.forwards {
+            line(&mut text, format!("forward   {}", forward(&status.name, own)));
+        }
     }
     if let Some(status) = &summary.stats {
         line(&mut text, format!("stats     {}", stats(status)));

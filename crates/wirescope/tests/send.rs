@@ -6,6 +6,7 @@
 mod live_lab;
 mod run;
 
+use live_lab::receiver::{PCAP_HEAD, Receiver};
 use live_lab::{Live, inside};
 use run::{Done, LIMIT, NOBODY, Started, finish, wait_until, wirescope, with_enough_time};
 use scope_testkit::oracle;
@@ -15,59 +16,17 @@ use scope_testkit::traffic::{
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-/// Head of a pcap file, and of each packet in it, bytes.
-const PCAP_HEAD: usize = 24;
-const RECORD_HEAD: usize = 16;
 /// 2026-01-01.
 const START_NS: i64 = 1_767_225_600_000_000_000;
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// What tcpdump sees at `vb`.
-struct Receiver {
-    child: Child,
-    path: PathBuf,
-}
-
-impl Receiver {
-    /// Looks on from now on.
-    fn begin(live: &Live) -> Receiver {
-        let (path, words) = (live.place.path("received.pcap"), live.place.path("tcpdump.txt"));
-        let mut command = live.lab.b().command("tcpdump");
-        command.args(["-i", "vb", "-w", "-", "-U", "--immediate-mode", "-B", "65536", "-Z", "root"]);
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(File::create(&path).unwrap())
-            .stderr(File::create(&words).unwrap())
-            .spawn()
-            .expect("tcpdump");
-        wait_until("tcpdump", || {
-            std::fs::read_to_string(&words).is_ok_and(|text| text.contains("listening"))
-        });
-        Receiver { child, path }
-    }
-
-    /// Bytes of its file so far.
-    fn bytes(&self) -> usize {
-        std::fs::metadata(&self.path).map_or(0, |facts| facts.len() as usize)
-    }
-
-    /// Waits for so many bytes of packets in so many packets; all that came.
-    fn end(mut self, packets: usize, bytes: usize) -> Vec<Record> {
-        let whole = PCAP_HEAD + packets * RECORD_HEAD + bytes;
-        wait_until("all packets", || self.bytes() >= whole);
-        // What should not come had time to.
-        std::thread::sleep(Duration::from_millis(50));
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its own.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
-        self.child.wait().unwrap();
-        oracle::read(&self.path).unwrap().capture.packets
-    }
+/// What arrives at `vb` from now on.
+fn receiver(live: &Live) -> Receiver {
+    Receiver::begin(live, live.lab.b(), "vb")
 }
 
 /// The command in the sending namespace.
@@ -123,7 +82,7 @@ fn a_file_goes_out_byte_for_byte_in_its_order_as_often_as_is_asked_for() {
     old.packets.iter_mut().for_each(|packet| packet.interface = 0);
     let micro = live.place.source_of("in.pcap", &pcap(&old, Precision::Micro, true));
     for (source, loops) in [(&nano, 1), (&micro, 3)] {
-        let receiver = Receiver::begin(&live);
+        let receiver = receiver(&live);
         let done = send(&live, &["--source", source, "--loops", &loops.to_string()]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let said = summary(&done);
@@ -150,7 +109,7 @@ fn packets_that_are_longer_than_a_page_go_out_whole() {
         *packet = Record::new(packet.time_ns, data);
     }
     let source = live.place.source(&capture);
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let done = send(&live, &["--source", &source]);
     assert_eq!((done.code(), &summary(&done)["sent"]), (Some(0), &600.into()), "{}", done.stderr);
     assert_eq!(datas(&receiver.end(600, bytes_of(&capture.packets))), datas(&capture.packets));
@@ -168,7 +127,7 @@ fn packets_that_were_cut_are_padded_with_zeros_or_sent_as_they_are() {
     for (pad, expected, words) in
         [("zero", &padded[..], ["padded", "cut"]), ("none", &whole[..30], ["cut", "padded"])]
     {
-        let receiver = Receiver::begin(&live);
+        let receiver = receiver(&live);
         let done = send(&live, &["--source", &source, "--pad", pad]);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let said = summary(&done);
@@ -193,7 +152,7 @@ fn what_the_interface_does_not_take_is_refused_under_its_reason_and_the_rest_goe
     let sent = [long(1514), long(14)];
     capture.packets.splice(2..2, refused.into_iter().chain(sent.clone()));
     let source = live.place.source_of("in.pcapng", &pcapng(&capture, Precision::Nano, false));
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let done = send(&live, &["--source", &source]);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let said = summary(&done);
@@ -226,7 +185,7 @@ fn a_flow_stays_in_order_over_queues_both_directions_of_it() {
         capture.packets.push(Record::new(START_NS + i64::from(number), data));
     }
     let source = live.place.source(&capture);
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let done = send(&live, &["--source", &source, "--queues", "4"]);
     assert_eq!((done.code(), &summary(&done)["queues"]), (Some(0), &4.into()), "{}", done.stderr);
     let came = receiver.end(10_000, bytes_of(&capture.packets));
@@ -249,7 +208,7 @@ fn generated_traffic_is_sent_as_a_run_records_it() {
     let run = live.place.run(&["--source", source, "--ring-out", ring.to_str().unwrap()]);
     assert_eq!(run.code(), Some(0), "{}", run.stderr);
     let recorded = oracle::read(&ring).unwrap().capture.packets;
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let done = send(&live, &["--source", source]);
     assert_eq!((done.code(), &summary(&done)["sent"]), (Some(0), &2001.into()), "{}", done.stderr);
     assert_eq!(datas(&receiver.end(2001, bytes_of(&recorded))), datas(&recorded));
@@ -279,7 +238,7 @@ fn ctrl_c_ends_it_with_a_summary_that_adds_up() {
     let Some(live) = Live::or_skip() else { return };
     let hours = format!("{},pace=1", live.place.source(&spaced(4, HOUR_NS)));
     for (source, code) in [("synth:rate=1k,size=64", 0), (&*hours, 1)] {
-        let receiver = Receiver::begin(&live);
+        let receiver = receiver(&live);
         let started = Started::new(command(&live, &["--source", source]));
         wait_until("a packet", || receiver.bytes() > PCAP_HEAD);
         started.signal(libc::SIGINT);
@@ -299,7 +258,7 @@ fn ctrl_c_ends_it_with_a_summary_that_adds_up() {
 #[test]
 fn what_is_sent_while_the_interface_is_down_is_refused_as_down() {
     let Some(live) = Live::or_skip() else { return };
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     // A machine that is too busy to send anything meanwhile gets more time.
     with_enough_time(Duration::from_millis(200), |time| {
         let started = Started::new(command(&live, &["--source", "synth:rate=1k,size=64"]));
@@ -371,7 +330,7 @@ fn all_that_is_wrong_is_told_at_once_with_what_helps_and_nothing_is_sent() {
     check(&["--source", "afpacket:va", "--to", "va"], &["file:PATH or synth:"]);
     check(&["--source", "file:-,pace=x", "--to", "va", "--loops", "2"], &["pace"]);
     // Nothing of all that went out.
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let done = send(&live, &["--source", &good]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert_eq!(receiver.end(4, bytes_of(&spaced(4, 1000).packets)).len(), 4);
@@ -394,7 +353,7 @@ fn without_the_right_to_send_it_is_told_with_the_remedy() {
 #[test]
 fn while_it_sends_no_thread_has_a_right_left() {
     let Some(live) = Live::or_skip() else { return };
-    let receiver = Receiver::begin(&live);
+    let receiver = receiver(&live);
     let started = Started::new(command(&live, &["--source", "synth:rate=1k,size=64", "--queues", "2"]));
     wait_until("a packet", || receiver.bytes() > PCAP_HEAD);
     let threads = started.threads();

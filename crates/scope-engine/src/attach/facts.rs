@@ -1,28 +1,31 @@
 //! Groups as facts: for the log, the summary, and the API.
 
-use super::members::{GroupStatus, MemberStatus};
+use super::forwards::ForwardStatus;
+use super::members::{GroupStatus, MemberStatus, Takes};
 use scope_events::counts;
 use scope_events::fact::Rare;
 use scope_group::Gone;
 use scope_share::page::Standing;
+use scope_source::sending::Refusal;
 
 impl GroupStatus {
     /// As log, summary and API have it.
     pub fn facts(&self) -> counts::Group {
         let of = &self.counts;
-        let only = |figure: u64| Rare(self.rules.as_ref().map(|_| figure));
-        let (filter, steer) = self.rules.clone().unzip();
+        let only = |figure: u64| Rare(self.takes.as_ref().map(|_| figure));
+        let word = |of: fn(&Takes) -> &String| Rare(self.takes.as_ref().map(|takes| of(takes).clone()));
         counts::Group {
             name: self.name.clone(),
-            filter: Rare(filter),
-            steer: Rare(steer),
+            filter: word(|takes| &takes.filter),
+            interface: word(|takes| &takes.interface),
+            steer: word(|takes| &takes.steer),
             published: of.published,
             idle: only(of.idle),
             seen: only(of.seen),
             missed: only(of.missed),
             behind: only(of.behind),
             filtered: only(of.filtered),
-            dropped: Rare(self.rules.as_ref().map(|_| of.dropped.clone())),
+            dropped: Rare(self.takes.as_ref().map(|_| of.dropped.clone())),
             unclaimed: only(of.unclaimed),
             taken: only(of.taken),
             doubled: only(of.doubled),
@@ -30,6 +33,7 @@ impl GroupStatus {
             members_max: self.members_max as u64,
             memory_bytes: self.memory_bytes,
             members: self.members.iter().map(member).collect(),
+            forwards: self.forwards.iter().map(forward).collect(),
             gone: gone(&self.gone),
         }
     }
@@ -53,6 +57,24 @@ fn member(status: &MemberStatus) -> counts::Member {
         stuck: status.is_stuck,
         hold_bytes: status.hold_bytes,
         held_bytes: status.held_bytes,
+    }
+}
+
+fn forward(status: &ForwardStatus) -> counts::Forward {
+    let Standing { given, read, missed, behind } = status.standing;
+    let of = &status.counts;
+    let refused = Refusal::ALL.into_iter().map(|why| (why.name().to_string(), of.refused(why)));
+    counts::Forward {
+        name: status.name.clone(),
+        interface: status.interface.clone(),
+        given,
+        read,
+        missed,
+        behind,
+        sent: of.sent,
+        bytes: of.bytes,
+        padded: of.padded,
+        refused: refused.filter(|(_, packets)| *packets > 0).collect(),
     }
 }
 

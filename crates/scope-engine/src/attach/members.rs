@@ -1,8 +1,10 @@
 //! Who is a member of a group: who may be, whose page is whose, what those did who are gone, what was refused.
 
-use crate::plan::Allowed;
+use super::forwards::{ForwardStatus, Own, Told};
+use crate::plan::{Allowed, ForwardPlan};
 use rustix::io::dup;
-use scope_group::{Counts, Gone, Group, GroupCounts, Newcomer, Phase, Seat};
+use scope_fault::Fault;
+use scope_group::{Counts, Gone, Group, GroupCounts, MemberCounts, Newcomer, Phase, Seat};
 use scope_rights::PeerCredentials;
 use scope_ring::Ahead;
 use scope_share::message::Greeting;
@@ -78,15 +80,28 @@ pub struct GroupStatus {
     /// first.
     pub counts: Counts,
     /// What it takes, and how that is shared out; `None`: the ring itself.
-    pub rules: Option<(String, String)>,
+    pub takes: Option<Takes>,
     /// Members at once at most.
     pub members_max: usize,
     /// Memory of each, bytes.
     pub memory_bytes: u64,
     /// Those who read it.
     pub members: Vec<MemberStatus>,
+    /// Those of the run itself, which send; also when they have ended.
+    pub forwards: Vec<ForwardStatus>,
     /// Those who did.
     pub gone: Gone,
+}
+
+/// What a group takes, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Takes {
+    /// Packets that match this filter; empty: all.
+    pub filter: String,
+    /// Packets that came by this interface; empty: by any.
+    pub interface: String,
+    /// How they are shared out.
+    pub steer: String,
 }
 
 /// What the door has refused and survived.
@@ -115,6 +130,8 @@ pub(super) struct Members {
     group: Option<Arc<Group>>,
     leaves: Vec<Leaf>,
     members: Vec<Member>,
+    /// Those of the run itself. Their seats are nobody else's.
+    own: Vec<Own>,
     /// Of the ring; other groups count their own.
     gone: Gone,
 }
@@ -143,6 +160,7 @@ impl Members {
             group: None,
             leaves,
             members: Vec::new(),
+            own: Vec::new(),
             gone: Gone::default(),
         })
     }
@@ -160,6 +178,7 @@ impl Members {
             group: Some(group.clone()),
             leaves: group.seats().iter().map(leaf).collect(),
             members: Vec::new(),
+            own: Vec::new(),
             gone: Gone::default(),
         }
     }
@@ -188,7 +207,8 @@ impl Members {
     pub(super) fn may_stay(&self, number: u16) -> bool {
         let is_removed = self.leaves[usize::from(number)].seat.as_ref().is_some_and(|seat| seat.is_removed());
         let member = self.members.iter().find(|member| member.number == number);
-        !is_removed && member.is_some_and(|member| self.may(&member.peer))
+        let is_own = self.own(number).is_some();
+        !is_removed && member.is_some_and(|member| is_own || self.may(&member.peer))
     }
 
     /// A new member, and what it gets; `hold`: what may be held of the ring for it.
@@ -205,6 +225,33 @@ impl Members {
         if !self.may(peer) {
             return Err(Refusal::NotAllowed);
         }
+        self.take_seat(greeting, peer, connection)
+    }
+
+    /// The run's own member, whoever else may be one; `None`: no seat is free.
+    pub(super) fn join_own(
+        &mut self,
+        plan: &ForwardPlan,
+        peer: &PeerCredentials,
+        connection: &OwnedFd,
+    ) -> Option<(u16, Arc<Seat>, Arc<Told>)> {
+        let greeting = Greeting::new(&plan.group, &plan.name());
+        let Handed { number, seat, .. } = self.take_seat(&greeting, peer, connection).ok()?;
+        let (told, interface) = (Arc::new(Told::default()), plan.interface.clone());
+        self.own.push(Own { number, name: plan.name(), interface, told: told.clone() });
+        Some((number, seat?, told))
+    }
+
+    fn own(&self, number: u16) -> Option<&Own> {
+        self.own.iter().find(|own| own.number == number)
+    }
+
+    fn take_seat(
+        &mut self,
+        greeting: &Greeting,
+        peer: &PeerCredentials,
+        connection: &OwnedFd,
+    ) -> Result<Handed, Refusal> {
         let is_free = |user: Option<u32>| move |leaf: &Leaf| leaf.is_free() && leaf.user == user;
         let of_user = self.leaves.iter().position(is_free(Some(peer.uid)));
         let at = of_user.or_else(|| self.leaves.iter().position(is_free(None))).ok_or(Refusal::Full)?;
@@ -230,8 +277,9 @@ impl Members {
     pub(super) fn leave(&mut self, number: u16, published: u64) {
         let Some(at) = self.members.iter().position(|member| member.number == number) else { return };
         self.members.remove(at);
+        let is_own = self.own(number).is_some();
         let leaf = &mut self.leaves[usize::from(number)];
-        leaf.taken = false;
+        leaf.taken = is_own;
         match &leaf.seat {
             Some(seat) => seat.leave(),
             None => self.gone.add(self.of_ring_reader(number, published).0),
@@ -272,7 +320,7 @@ impl Members {
                     .members
                     .iter()
                     .find(|counts| counts.seat == seat)
-                    .map_or_else(Default::default, |it| (it.standing, it.waits, it.is_stuck)),
+                    .map_or_else(Default::default, |it| (self.read_by(it), it.waits, it.is_stuck)),
             };
             MemberStatus {
                 number: member.number,
@@ -300,20 +348,45 @@ impl Members {
         // Gone, but the thread is still to hear of it.
         let is_here = |seat: u32| members.iter().any(|member| u32::from(member.number) == seat);
         counted.iter().filter(|it| !is_here(it.seat)).for_each(|it| gone.add(it.standing));
-        let rules = self.group.as_ref().map(|group| {
+        let takes = self.group.as_ref().map(|group| {
             let settings = group.settings().0;
-            (settings.filter.text().to_string(), settings.steer.to_string())
+            let (filter, steer) = (settings.filter.text().to_string(), settings.steer.to_string());
+            Takes { filter, interface: settings.interface.clone().unwrap_or_default(), steer }
         });
+        let forward = |own: &Own| {
+            let given = self.group.as_ref().map(|group| group.given(own.number.into()));
+            ForwardStatus::new(own, given.unwrap_or_default())
+        };
         let memory = self.group.as_ref().and_then(|group| group.seats().first()).map(|seat| seat.memory());
         GroupStatus {
             name: self.name().to_string(),
             counts,
-            rules,
+            takes,
             members_max: self.leaves.len(),
             memory_bytes: memory.map_or(0, |memory| (memory.segments() * memory.segment_bytes()) as u64),
+            forwards: self.own.iter().map(forward).collect(),
             members,
             gone,
         }
+    }
+
+    /// What a member has read; a forward only what it is done with, too.
+    fn read_by(&self, counts: &MemberCounts) -> Standing {
+        let Standing { given, missed, read, .. } = counts.standing;
+        let done = self.own(counts.seat as u16).map_or(read, |own| own.told.counts().read);
+        let read = done.min(given - missed);
+        Standing { given, read, missed, behind: given - missed - read }
+    }
+
+    /// What went wrong with forwards.
+    pub(super) fn failures(&self) -> impl Iterator<Item = Fault> + '_ {
+        self.own.iter().filter_map(|own| own.told.failure())
+    }
+
+    /// Whether all forwards are given packets.
+    pub(super) fn forwards_seated(&self) -> bool {
+        let seat = |own: &Own| self.leaves[usize::from(own.number)].seat.as_ref();
+        self.own.iter().filter_map(seat).all(|seat| seat.phase() == Phase::Active)
     }
 
     /// Members that it can have.

@@ -10,12 +10,15 @@
 //! that they can't write. At the end of the run connections end; what is committed stays readable for who has it mapped.
 
 mod facts;
+mod forwards;
 mod members;
 
+pub use forwards::ForwardStatus;
 pub use members::{DoorCounts, GroupStatus, MEMBERS_MAX, MemberStatus};
 
-use crate::plan::{Allowed, AttachPlan, GroupEntry};
-use crate::socket::Socket;
+use crate::plan::{Allowed, AttachPlan, ForwardPlan, GroupEntry};
+use crate::socket::{Place as SocketPlace, Socket};
+use forwards::{Forward, Outgoing};
 use members::{Handed, Members};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
@@ -58,13 +61,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub const JOIN_TIME: Duration = Duration::from_secs(60);
 /// Members have so long to read the rest at the end of a run.
 pub const REST_TIME: Duration = Duration::from_secs(10);
+/// Forwards are given packets before the first one is captured; that takes a moment, and no longer than this.
+const SEATED_TIME: Duration = Duration::from_secs(5);
+/// Between two looks at that.
+const SEATED_EVERY: Duration = Duration::from_micros(200);
 
 /// The door, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachStatus {
-    /// Where members connect.
-    pub path: PathBuf,
-    /// The ring itself first, then all groups.
+    /// Where members connect; `None`: only forwards are members.
+    pub path: Option<PathBuf>,
+    /// The ring itself first, where somebody can connect, then all groups.
     pub groups: Vec<GroupStatus>,
     /// What was refused and survived.
     pub counts: DoorCounts,
@@ -72,9 +79,13 @@ pub struct AttachStatus {
 
 /// What there is before rights are given up.
 pub(crate) struct Prepared {
-    socket: Socket,
-    listener: OwnedFd,
+    /// `None`: nobody connects.
+    socket: Option<(Socket, OwnedFd)>,
     members: Vec<Members>,
+    forwards: Vec<Forward>,
+    /// The door's ends of their connections.
+    guests: Vec<Guest>,
+    stop_forwards: Arc<AtomicBool>,
     threads: (u32, Pinning),
     own: Allowed,
 }
@@ -85,7 +96,11 @@ impl Prepared {
     /// # Errors
     /// They can't be had, or the ring can't be given to others.
     pub(crate) fn open(plan: &AttachPlan, ring: &Ring, user: Option<&User>) -> Result<Prepared, Fault> {
-        let fault = || Fault::of("attach").with_value(plan.path.to_string_lossy());
+        let fault = || match (&plan.path, plan.forwards.first()) {
+            (None, Some(forward)) => Fault::of("forward").with_value(forward.to_string()),
+            (path, _) => Fault::of("attach")
+                .with_value(path.iter().map(|path| path.to_string_lossy()).collect::<String>()),
+        };
         ring.sealed_files().map_err(|error| {
             let cause = format!("the ring can't be given to others: its memory can't be sealed: {error}");
             fault().cause(cause).remedy("it takes Linux 5.1 or later; omit the flag on older ones")
@@ -106,14 +121,26 @@ impl Prepared {
             })?;
             members.push(Members::of_group(entry.allowed.as_ref().unwrap_or(&own), &Arc::new(group)));
         }
-        let socket = Socket::bind(plan, user)?;
-        let listener = socket.descriptor().map_err(|error| fault().error(&error))?;
-        Ok(Prepared { socket, listener, members, threads: (plan.threads, plan.pinning.clone()), own })
+        let socket = plan.path.as_deref().map(|path| Socket::bind(SocketPlace::of_attach(path), user));
+        let socket = socket.transpose()?.map(|socket| match socket.descriptor() {
+            Ok(listener) => Ok((socket, listener)),
+            Err(error) => Err(fault().error(&error)),
+        });
+        let socket = socket.transpose()?;
+        let stop_forwards = Arc::new(AtomicBool::new(false));
+        let (mut forwards, mut guests) = (Vec::new(), Vec::new());
+        for plan in &plan.forwards {
+            let (forward, guest) = seat(plan, &mut members, &stop_forwards)?;
+            forwards.push(forward);
+            guests.push(guest);
+        }
+        let threads = (plan.threads, plan.pinning.clone());
+        Ok(Prepared { socket, members, forwards, guests, stop_forwards, threads, own })
     }
 
-    /// What rights must leave of the socket's folder.
-    pub(crate) fn writable(&self) -> Writable<'_> {
-        self.socket.writable()
+    /// What rights must leave of the socket's folder, if there is a socket.
+    pub(crate) fn writable(&self) -> Option<Writable<'_>> {
+        self.socket.as_ref().map(|(socket, _)| socket.writable())
     }
 
     /// Takes members of `ring` and of groups from now on. Live, nobody waits for them.
@@ -121,7 +148,8 @@ impl Prepared {
     /// # Errors
     /// The system gives no thread.
     pub(crate) fn start(self, ring: &Arc<Ring>, is_live: bool, engine: FilterEngine) -> io::Result<Attach> {
-        let Prepared { socket, listener, members, threads: (threads, pinning), own } = self;
+        let Prepared { socket, members, forwards, guests, stop_forwards, threads: (threads, pinning), own } =
+            self;
         let groups: Vec<Arc<Group>> = members.iter().filter_map(Members::group).cloned().collect();
         let sharer = Sharer { ring: ring.clone(), groups, threads, pinning, is_live, engine };
         let sharing = (!sharer.groups.is_empty()).then(|| Sharing::start(&sharer)).transpose()?;
@@ -129,10 +157,23 @@ impl Prepared {
         let table = Mutex::new(Table { members, counts: DoorCounts::default() });
         let desk = Arc::new(Desk { ring: ring.clone(), table, sharing, own });
         let stop = Arc::new(AtomicBool::new(false));
-        let door = Door { desk: desk.clone(), stop: stop.clone(), guests: Vec::new(), connections_max };
+        let (socket, listener) = socket.unzip();
+        let door = Door { desk: desk.clone(), stop: stop.clone(), guests, connections_max };
         let thread = std::thread::Builder::new().name("attach".to_string());
-        let thread = thread.spawn(move || door.work(&listener))?;
-        Ok(Attach { desk, stop, thread: Mutex::new(Some(thread)), socket })
+        let thread = thread.spawn(move || door.work(listener.as_ref()))?;
+        let attach = Attach {
+            desk,
+            stop,
+            thread: Mutex::new(Some(thread)),
+            stop_forwards,
+            forwards: Mutex::default(),
+            socket,
+        };
+        for (index, forward) in forwards.into_iter().enumerate() {
+            attach.forwards().push(forward.begin(index)?);
+        }
+        attach.wait_for_forwards();
+        Ok(attach)
     }
 }
 
@@ -141,21 +182,43 @@ pub struct Attach {
     desk: Arc<Desk>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    socket: Socket,
+    stop_forwards: Arc<AtomicBool>,
+    /// Those that go, protected for the end.
+    forwards: Mutex<Vec<JoinHandle<()>>>,
+    socket: Option<Socket>,
 }
 
 impl Attach {
-    /// Where members connect.
-    pub fn path(&self) -> &Path {
-        self.socket.path()
+    /// Where members connect; `None`: only forwards are members.
+    pub fn path(&self) -> Option<&Path> {
+        self.socket.as_ref().map(Socket::path)
+    }
+
+    fn forwards(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.forwards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until forwards are given packets.
+    fn wait_for_forwards(&self) {
+        let begun = Instant::now();
+        let is_seated = |members: &Members| members.forwards_seated();
+        while !self.desk.table().members.iter().all(is_seated) && begun.elapsed() < SEATED_TIME {
+            std::thread::sleep(SEATED_EVERY);
+        }
+    }
+
+    /// What went wrong with forwards.
+    pub(crate) fn failures(&self) -> Vec<Fault> {
+        self.desk.table().members.iter().flat_map(Members::failures).collect()
     }
 
     /// How it stands now. Never asked by a worker.
     pub fn status(&self) -> AttachStatus {
         let table = self.desk.table();
         let published = self.desk.published();
-        let path = self.socket.path().to_path_buf();
-        let groups = table.members.iter().map(|members| members.status(published)).collect();
+        let path = self.path().map(Path::to_path_buf);
+        let shown = table.members.iter().filter(|members| path.is_some() || members.group().is_some());
+        let groups = shown.map(|members| members.status(published)).collect();
         AttachStatus { path, groups, counts: table.counts }
     }
 
@@ -235,8 +298,13 @@ impl Attach {
         since.elapsed() < REST_TIME && self.status().groups.iter().any(reads)
     }
 
-    /// Ends all connections: nothing more is published.
+    /// Ends forwards, and all connections: nothing more is published.
     pub(crate) fn end(&self) {
+        self.stop_forwards.store(true, Ordering::Relaxed);
+        let forwards = std::mem::take(&mut *self.forwards());
+        for forward in forwards {
+            let _ = forward.join();
+        }
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -252,6 +320,26 @@ impl Drop for Attach {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Gives a forward the next seat of its group: itself, and its end of the door.
+fn seat(
+    plan: &ForwardPlan,
+    members: &mut [Members],
+    stop: &Arc<AtomicBool>,
+) -> Result<(Forward, Guest), Fault> {
+    let fault = || Fault::of("forward").with_value(plan.to_string());
+    let outgoing = Outgoing::open(plan)?;
+    let is_its = |of: &Members| of.group().is_some() && of.name() == plan.group;
+    let group = members.iter().position(is_its).ok_or_else(|| fault().cause("there is no such group"))?;
+    let peer = PeerCredentials::of(outgoing.connection()).map_err(|error| fault().error(&error))?;
+    let joined = members[group].join_own(plan, &peer, outgoing.connection());
+    let (number, seat, told) = joined.ok_or_else(|| {
+        fault().cause("the group has no seat for it").remedy("raise members-max= of the group")
+    })?;
+    let (forward, socket) = outgoing.sit(number, &seat, &told, stop)?;
+    let stage = Stage::Member(Place { group, number });
+    Ok((forward, Guest { socket, peer, is_stranger: false, stage }))
 }
 
 /// All members, and what was refused.
@@ -328,13 +416,13 @@ struct Door {
 }
 
 impl Door {
-    fn work(mut self, listener: &OwnedFd) {
+    fn work(mut self, listener: Option<&OwnedFd>) {
         stand_back(); // whoever floods it gets what capture leaves
         let mut holds = false;
         while !self.stop.load(Ordering::Relaxed) {
             let mut ready = Vec::with_capacity(self.guests.len() + 1);
-            ready.push(PollFd::new(listener, PollFlags::IN));
             ready.extend(self.guests.iter().map(|guest| PollFd::new(&guest.socket, PollFlags::IN)));
+            ready.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
             if poll(&mut ready, Some(if holds { &HOLD_EVERY } else { &LOOK_EVERY })).is_err() {
                 std::thread::sleep(PAUSE);
                 continue;
@@ -342,7 +430,8 @@ impl Door {
             let is_ready: Vec<bool> = ready.iter().map(|one| !one.revents().is_empty()).collect();
             drop(ready);
             let desk = self.desk.clone();
-            let mut is_guest_ready = is_ready[1..].iter();
+            let (of_guests, of_listener) = is_ready.split_at(self.guests.len());
+            let mut is_guest_ready = of_guests.iter();
             self.guests.retain_mut(|guest| {
                 let is_ready = is_guest_ready.next().copied().unwrap_or_default();
                 let stays = if is_ready { desk.hear(guest) } else { desk.may_stay(guest) };
@@ -352,7 +441,9 @@ impl Door {
                 stays
             });
             holds = self.desk.table().members.iter_mut().any(Members::hold); // the ring's alone can
-            if is_ready[0] && self.take(listener) {
+            if let (Some(listener), [true]) = (listener, of_listener)
+                && self.take(listener)
+            {
                 std::thread::sleep(BREATH);
             }
         }

@@ -154,6 +154,7 @@ impl Run {
         failures.extend(self.shared.scripts.failures());
         summary.scripts = scripts;
         (summary.groups, summary.source_rules) = (groups, source_rules);
+        failures.extend(self.shared.attach.iter().flat_map(|attach| attach.failures()).map(Failure::from));
         if let Some(statistics) = &self.shared.statistics {
             failures.extend(statistics.failure());
             summary.stats = Some(statistics.status());

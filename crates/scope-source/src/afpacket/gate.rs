@@ -17,21 +17,20 @@ pub(super) fn shut() -> Vec<sock_filter> {
 
 /// Whether an open gate without a prefilter refuses or truncates anything. Where it doesn't, no program
 /// stands in front of the ring: one that only accepts costs each packet as much as a call does.
-pub(super) fn is_of_use(snap_len: u32, loopback: bool, excluded: &[sock_filter]) -> bool {
-    snap_len < SNAP_LEN_MAX || loopback || !excluded.is_empty()
+pub(super) fn is_of_use(snap_len: u32, only_in: bool, excluded: &[sock_filter]) -> bool {
+    snap_len < SNAP_LEN_MAX || only_in || !excluded.is_empty()
 }
 
-/// Lets everything in, truncated to `snap_len` bytes; on a loopback interface only what arrives, as each
-/// packet passes twice. What `excluded` drops stays out, and what `prefilter` refuses. The prefilter ends
-/// every packet's run and truncates it itself.
+/// Lets everything in, truncated to `snap_len` bytes; with `only_in` only what arrives. What `excluded` drops
+/// stays out, and what `prefilter` refuses. The prefilter ends every packet's run and truncates it itself.
 pub(super) fn open(
     snap_len: u32,
-    loopback: bool,
+    only_in: bool,
     excluded: &[sock_filter],
     prefilter: &[sock_filter],
 ) -> Vec<sock_filter> {
     let mut program = Vec::new();
-    if loopback {
+    if only_in {
         let is_outgoing = sock_filter {
             code: (BPF_JMP | BPF_JEQ | BPF_K) as u16,
             jt: 0,

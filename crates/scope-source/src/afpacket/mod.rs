@@ -103,6 +103,8 @@ pub struct AfPacketOptions {
     pub snap_len: Option<u32>,
     /// Also packets that are addressed to other hosts.
     pub promiscuous: bool,
+    /// Only packets that arrive: the kernel keeps those that leave out of the ring, uncounted.
+    pub only_in: bool,
     /// Bytes of one block of the kernel's ring: a multiple of 4096 (rather: a power of two).
     pub block_bytes: u32,
     /// Blocks per worker, at least 2; with `block_bytes` the bound of the ring's memory.
@@ -128,6 +130,7 @@ impl AfPacketOptions {
             spares: None,
             snap_len: None,
             promiscuous: true,
+            only_in: false,
             block_bytes: 1 << 20,
             blocks: 64,
             block_timeout_ms: 4,
@@ -147,6 +150,7 @@ impl AfPacketOptions {
             spares: plan.spares,
             snap_len: plan.snap_len,
             promiscuous: plan.promiscuous,
+            only_in: plan.only_in,
             block_bytes: plan.block_bytes.unwrap_or(default.block_bytes),
             blocks: plan.blocks.unwrap_or(default.blocks),
             block_timeout_ms: plan.timeout_ms.unwrap_or(default.block_timeout_ms),
@@ -232,6 +236,8 @@ struct Port {
     socket: Socket,
     snap_len: u32,
     promiscuous: bool,
+    /// Packets that leave stay out, as they always do on a loopback interface.
+    only_in: bool,
     /// With several workers: the socket belongs to this group for its life, and so to one interface.
     group: Option<Arc<FanoutGroup>>,
     /// The group is still to be joined, and the gate to be opened behind it.
@@ -298,6 +304,7 @@ impl Port {
             socket,
             snap_len,
             promiscuous: options.promiscuous,
+            only_in: options.only_in,
             joining: group.is_some(),
             group,
             prefilter: options.prefilter.clone(),
@@ -404,18 +411,23 @@ impl Port {
                 Err(why) => self.notes.push(format!("prefilter: in the worker, not in the kernel: {why}")),
             }
         }
-        let opened = if gate::is_of_use(self.snap_len, self.device.loopback, &excluded) {
-            self.socket.set_filter(&gate::open(self.snap_len, self.device.loopback, &excluded, &[]))
+        let opened = if gate::is_of_use(self.snap_len, self.takes_only_in(), &excluded) {
+            self.socket.set_filter(&gate::open(self.snap_len, self.takes_only_in(), &excluded, &[]))
         } else {
             self.socket.drop_filter()
         };
         opened.map_err(|cause| self.fault("opening the gate", cause))
     }
 
+    /// Whether packets that leave stay out: on a loopback interface each packet passes twice.
+    fn takes_only_in(&self) -> bool {
+        self.only_in || self.device.loopback
+    }
+
     /// Opens the gate for packets that match `prefilter`, or says why the kernel can't filter.
     fn attach_prefilter(&self, prefilter: &Filter, excluded: &[libc::sock_filter]) -> Result<(), String> {
         let program = prefilter.in_kernel(self.device.link_type, self.snap_len)?;
-        let program = gate::open(self.snap_len, self.device.loopback, excluded, &program);
+        let program = gate::open(self.snap_len, self.takes_only_in(), excluded, &program);
         self.socket.set_filter(&program).map_err(|cause| format!("the kernel refuses its program: {cause}"))
     }
 

@@ -44,6 +44,7 @@ struct RawDevice {
 }
 
 const ERROR_BYTES: usize = 256;
+const DIRECTION_IN: c_int = 1;
 const PRECISION_NANO: c_int = 1;
 const ERROR_NO_SUCH_DEVICE: c_int = -5;
 const ERROR_NO_PERMISSION: c_int = -8;
@@ -61,6 +62,7 @@ unsafe extern "C" {
     fn pcap_activate(handle: *mut RawHandle) -> c_int;
     fn pcap_setnonblock(handle: *mut RawHandle, on: c_int, cause: *mut c_char) -> c_int;
     fn pcap_setfilter(handle: *mut RawHandle, program: *const RawProgram) -> c_int;
+    fn pcap_setdirection(handle: *mut RawHandle, direction: c_int) -> c_int;
     fn pcap_datalink(handle: *mut RawHandle) -> c_int;
     fn pcap_fileno(handle: *mut RawHandle) -> c_int;
     fn pcap_get_selectable_fd(handle: *mut RawHandle) -> c_int;
@@ -105,6 +107,8 @@ pub(super) struct CaptureOptions<'a> {
     pub promiscuous: bool,
     pub timeout_ms: u32,
     pub buffer_bytes: u32,
+    /// No packets that leave.
+    pub only_in: bool,
 }
 
 /// A running capture that never blocks.
@@ -186,6 +190,26 @@ impl Capture {
         // SAFETY: the handle is active; the buffer has the size that libpcap writes at most.
         if unsafe { pcap_setnonblock(raw, 1, cause.as_mut_ptr()) } < 0 {
             return Err(Refused::Other(text_of(&cause)));
+        }
+        if wanted.only_in {
+            // libpcap leaves out what comes all the same; so the kernel doesn't count it, where it can. Elsewhere the
+            // descriptor is no packet socket, and the call fails.
+            // SAFETY: the handle is active; the number lives through the call and its length is given.
+            let status = unsafe {
+                let (yes, len) = (1 as c_int, size_of::<c_int>() as libc::socklen_t);
+                let option = (&raw const yes).cast();
+                libc::setsockopt(
+                    pcap_fileno(raw),
+                    libc::SOL_PACKET,
+                    libc::PACKET_IGNORE_OUTGOING,
+                    option,
+                    len,
+                );
+                pcap_setdirection(raw, DIRECTION_IN)
+            };
+            if status < 0 {
+                return Err(handle.refusal(status));
+            }
         }
         // SAFETY: the handle is active.
         let ns_per_unit = if unsafe { pcap_get_tstamp_precision(raw) } == PRECISION_NANO { 1 } else { 1000 };

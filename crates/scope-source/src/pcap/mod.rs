@@ -171,6 +171,7 @@ fn begin(plan: &PcapPlan, excluded: &[Connection]) -> Result<Begun, SourceError>
         promiscuous: plan.promiscuous,
         timeout_ms: plan.timeout_ms,
         buffer_bytes: plan.buffer_bytes,
+        only_in: plan.only_in,
     };
     let (mut capture, mut notes) = Capture::begin(&wanted).map_err(|refused| match refused {
         Refused::NoInterface => {

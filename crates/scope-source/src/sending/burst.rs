@@ -39,10 +39,22 @@ impl Burst {
     /// Copies a packet behind the others.
     pub(super) fn push(&mut self, frame: Frame<'_>) {
         let Frame { data, zeros, is_cut, due_ns } = frame;
+        let place = Place { at: 0, len: data.len() as u32, zeros, is_cut, due_ns };
+        self.place(place).copy_from_slice(data);
+    }
+
+    /// Takes a packet of `len` bytes, which `copy` writes, behind the others; it is due at once.
+    pub(super) fn take(&mut self, len: usize, zeros: u32, is_cut: bool, copy: impl FnOnce(&mut [u8])) {
+        copy(self.place(Place { at: 0, len: len as u32, zeros, is_cut, due_ns: 0 }));
+    }
+
+    /// Room for the bytes of one more packet.
+    fn place(&mut self, place: Place) -> &mut [u8] {
+        let begin = self.bytes.len();
         // Below BYTES_MAX and one packet, which fits 32 bits.
-        let (at, len) = (self.bytes.len() as u32, data.len() as u32);
-        self.places.push(Place { at, len, zeros, is_cut, due_ns });
-        self.bytes.extend_from_slice(data);
+        self.places.push(Place { at: begin as u32, ..place });
+        self.bytes.resize(begin + place.len as usize, 0);
+        &mut self.bytes[begin..]
     }
 
     /// Whether it should go on its way.
@@ -83,9 +95,10 @@ mod tests {
         let frames = [
             Frame { data: b"first", zeros: 0, is_cut: false, due_ns: 1 },
             Frame { data: b"", zeros: 60, is_cut: false, due_ns: 2 },
-            Frame { data: b"third", zeros: 0, is_cut: true, due_ns: 3 },
+            Frame { data: b"third", zeros: 0, is_cut: true, due_ns: 0 },
         ];
-        frames.iter().for_each(|frame| burst.push(*frame));
+        frames[..2].iter().for_each(|frame| burst.push(*frame));
+        burst.take(5, 0, true, |room| room.copy_from_slice(b"third"));
         assert_eq!((burst.len(), burst.frame(0)), (3, frames[0]));
         assert_eq!((burst.frame(1), burst.frame(2)), (frames[1], frames[2]));
         burst.clear();

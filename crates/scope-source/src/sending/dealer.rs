@@ -18,6 +18,38 @@ pub enum Padding {
     None,
 }
 
+/// Says of each packet how it goes out of an interface, or why not.
+#[derive(Debug)]
+pub struct Judge {
+    outlet: Outlet,
+    padding: Padding,
+}
+
+impl Judge {
+    /// Of packets that go out there, padded so.
+    pub fn new(outlet: Outlet, padding: Padding) -> Judge {
+        Judge { outlet, padding }
+    }
+
+    /// The zeros that follow a packet's `len` bytes, which begin with `head`, and whether bytes are missing at its end.
+    ///
+    /// # Errors
+    /// It isn't sent.
+    pub(super) fn judge(
+        &self,
+        link_type: LinkType,
+        head: &[u8],
+        len: usize,
+        original_len: u32,
+    ) -> Result<(u32, bool), Refusal> {
+        // Files may say that a packet was shorter than its bytes: these are what is there.
+        let missing = (original_len as usize).saturating_sub(len);
+        let zeros = if self.padding == Padding::Zero { missing } else { 0 };
+        self.outlet.takes(link_type, head, len + zeros)?;
+        Ok((zeros as u32, missing > zeros))
+    }
+}
+
 /// The end of a queue at which packets go in.
 #[derive(Debug)]
 pub struct DealerEnd {
@@ -68,8 +100,7 @@ impl SenderEnd {
 /// Deals packets to queues.
 #[derive(Debug)]
 pub struct Dealer {
-    outlet: Outlet,
-    padding: Padding,
+    judge: Judge,
     schedule: Schedule,
     /// By interface of the source.
     link_types: Vec<LinkType>,
@@ -80,10 +111,10 @@ pub struct Dealer {
 }
 
 impl Dealer {
-    /// Deals to these queues, at least one, what `outlet` takes.
-    pub fn new(outlet: Outlet, padding: Padding, schedule: Schedule, queues: Vec<DealerEnd>) -> Dealer {
+    /// Deals to these queues, at least one, what is to be sent.
+    pub fn new(judge: Judge, schedule: Schedule, queues: Vec<DealerEnd>) -> Dealer {
         let (link_types, counts) = (Vec::new(), Counts::default());
-        Dealer { outlet, padding, schedule, link_types, is_stray: false, queues, counts }
+        Dealer { judge, schedule, link_types, is_stray: false, queues, counts }
     }
 
     /// The source is at its end and is read again from its beginning.
@@ -115,16 +146,6 @@ impl Dealer {
             self.counts.refuse(Refusal::Ended, unsent.len() as u64);
         }
     }
-
-    /// The zeros that follow a packet's bytes, and whether bytes are missing at its end; or why it isn't sent.
-    fn judge(&self, packet: &Packet<'_>, link_type: LinkType) -> Result<(u32, bool), Refusal> {
-        // Files may say that a packet was shorter than its bytes: these are what is there.
-        let len = packet.data.len();
-        let missing = (packet.original_len as usize).saturating_sub(len);
-        let zeros = if self.padding == Padding::Zero { missing } else { 0 };
-        self.outlet.takes(link_type, packet.data, len + zeros)?;
-        Ok((zeros as u32, missing > zeros))
-    }
 }
 
 impl Sink for Dealer {
@@ -136,7 +157,8 @@ impl Sink for Dealer {
         for packet in packets {
             self.counts.read += 1;
             let link_type = self.link_types[packet.interface as usize];
-            let (zeros, is_cut) = match self.judge(packet, link_type) {
+            let judged = self.judge.judge(link_type, packet.data, packet.data.len(), packet.original_len);
+            let (zeros, is_cut) = match judged {
                 Ok(judged) => judged,
                 Err(why) => {
                     self.counts.refuse(why, 1);
@@ -178,7 +200,7 @@ mod tests {
         let (dealers, senders) = queues(count);
         let (name, link_type) = ("x".to_string(), LinkType::ETHERNET);
         let outlet = Outlet { name, index: 1, link_type, mtu: 100, queues: 1 };
-        let mut dealer = Dealer::new(outlet, padding, Schedule::new(pace), dealers);
+        let mut dealer = Dealer::new(Judge::new(outlet, padding), Schedule::new(pace), dealers);
         for link_type in [LinkType::ETHERNET, LinkType::RAW] {
             let (name, description) = (String::new(), String::new());
             let timestamps = TimestampSource::File;

@@ -15,6 +15,7 @@
 //! | `clock` | waiting until then |
 //! | `burst` | packets on their way to a socket |
 //! | `dealer` | the sink of the source |
+//! | `straight` | the same in one thread, as packets come |
 //! | `sender` | one queue's thread |
 //! | `socket`, `ring` | its socket, and the ring in memory that it shares with the kernel |
 //! | `counts` | read = sent + refused, by reason |
@@ -31,15 +32,17 @@ mod ring;
 mod schedule;
 mod sender;
 mod socket;
+mod straight;
 
 pub use burst::Burst;
 pub use clock::{Clock, SystemClock};
 pub use counts::{Counts, Refusal};
-pub use dealer::{Dealer, DealerEnd, Padding, SenderEnd, queues};
-pub use outlet::{Outlet, OutletFault};
+pub use dealer::{Dealer, DealerEnd, Judge, Padding, SenderEnd, queues};
+pub use outlet::{Outlet, OutletFault, not_opened};
 pub use schedule::{Pace, Schedule};
 pub use sender::{Begin, Sender, Wire};
 pub use socket::{SendSocket, sharpen_timers};
+pub use straight::Straight;
 
 /// Queues of one sending at most.
 pub const QUEUES_MAX: u32 = 64;

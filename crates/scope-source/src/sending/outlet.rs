@@ -1,8 +1,10 @@
 //! The interface that packets are sent out of: which packets it takes, and why none can be sent.
 
 use super::counts::Refusal;
-use scope_machine::nic::{Ethtool, Nic, interface_names, link_type};
+use scope_fault::Fault;
+use scope_machine::nic::{Ethtool, Nic, interface_names, link_type, this_program};
 use scope_packet::LinkType;
+use scope_spelling::printable::shell_word;
 use std::io;
 
 /// Bytes of an Ethernet header.
@@ -42,6 +44,42 @@ pub enum OutletFault {
     Kind(u16, &'static str),
     /// The system doesn't say anything of interfaces.
     System(io::Error),
+}
+
+impl OutletFault {
+    /// As a fault of a setting that names the interface so.
+    pub fn into_fault(self, of: Fault, name: &str) -> Fault {
+        match self {
+            OutletFault::Unknown(known) => {
+                of.cause(format!("no interface '{name}'")).remedy(format!("there are: {known}"))
+            }
+            OutletFault::Off => of
+                .cause(format!("interface {name} is down"))
+                .remedy(format!("ip link set {} up", shell_word(name))),
+            OutletFault::NoLink => {
+                let cause = format!("interface {name} has no link: nothing is at its other end");
+                of.cause(cause).remedy("plug it in, or set its other end up")
+            }
+            OutletFault::Kind(kind, known) => {
+                let cause =
+                    format!("interface {name} is of kind {kind} (ARPHRD), which can't be sent out of");
+                of.cause(cause).remedy(format!("supported are {known}"))
+            }
+            OutletFault::System(error) => of.error(&error),
+        }
+    }
+}
+
+/// Why no socket that sends was opened, as a fault of a setting that names the interface so.
+pub fn not_opened(error: &io::Error, of: Fault, name: &str) -> Fault {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            let cause = format!("no permission to send on '{name}': missing CAP_NET_RAW");
+            let program = this_program();
+            of.cause(cause).remedy(format!("run as root, or once: setcap cap_net_raw=ep {program}"))
+        }
+        _ => of.error(error),
+    }
 }
 
 impl Outlet {

@@ -104,18 +104,33 @@ impl<W: Wire, C: Clock> Sender<W, C> {
         // Where a processor went offline meanwhile, the thread runs anywhere.
         let _ = pin_this_thread(&self.cpus[..self.cpus.len().min(1)]);
         while let Some(mut burst) = dealt.next() {
-            let before = self.counts.sent;
-            self.send_burst(&burst);
-            if self.counts.sent > before {
-                self.ended_ns = self.clock.now_ns();
-            }
+            self.send(&burst);
             burst.clear();
             dealt.give_back(burst);
         }
         (self.counts, self.ended_ns, self.error)
     }
 
-    fn send_burst(&mut self, burst: &Burst) {
+    /// Sends a burst, each packet when it is due.
+    pub(super) fn send(&mut self, burst: &Burst) {
+        let before = self.counts.sent;
+        self.send_in_time(burst);
+        if self.counts.sent > before {
+            self.ended_ns = self.clock.now_ns();
+        }
+    }
+
+    /// What it has counted so far.
+    pub(super) fn counts(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// The first error that has no word of its own.
+    pub(super) fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    fn send_in_time(&mut self, burst: &Burst) {
         let mut now_ns = self.clock.now_ns();
         let begin_ns = *self.begin.get_or_init(|| now_ns);
         let mut frames = [Frame { data: &[], zeros: 0, is_cut: false, due_ns: 0 }; CALL_FRAMES_MAX];

@@ -133,16 +133,35 @@ pub fn losses(losses: &Value) -> String {
     lines.join("\n") + "\n"
 }
 
+/// What became of the packets that a forward has read.
+fn forward(forward: &Value) -> String {
+    let refused = forward["refused"].as_object().into_iter().flatten();
+    let each: Vec<String> = refused.map(|(why, many)| format!("{} {why}", number(of(many)))).collect();
+    let all: u64 = forward["refused"].as_object().into_iter().flatten().map(|(_, many)| of(many)).sum();
+    let each = if each.is_empty() { String::new() } else { format!(" ({})", each.join(", ")) };
+    format!(
+        "  {}: {} read = {} sent to {} + {} refused{each}",
+        text(&forward["name"]),
+        number(of(&forward["read"])),
+        number(of(&forward["sent"])),
+        text(&forward["interface"]),
+        number(all)
+    )
+}
+
 /// Who reads the ring, a line each.
 pub fn groups(groups: &Value) -> String {
-    if groups["attach"].is_null() {
+    if groups["attach"].is_null() && list(&groups["groups"]).is_empty() {
         return "no program can attach: the run has no --attach\n".to_string();
     }
     let figures = |of_one: &Value| {
         let each = ["read", "missed", "behind"].map(|key| format!("{} {key}", number(of(&of_one[key]))));
         format!("{} given = {}", number(of(&of_one["given"])), each.join(" + "))
     };
-    let mut lines = vec![format!("attach at {}", text(&groups["attach"]["path"]))];
+    let mut lines = vec![match groups["attach"].is_null() {
+        true => "no program can attach: the run has no --attach".to_string(),
+        false => format!("attach at {}", text(&groups["attach"]["path"])),
+    }];
     for group in list(&groups["groups"]) {
         let published = counted(of(&group["published"]), "packet");
         let members = list(&group["members"]);
@@ -155,7 +174,9 @@ pub fn groups(groups: &Value) -> String {
             };
             let filter = text(&group["filter"]);
             let what = if filter.is_empty() { "everything".to_string() } else { format!("'{filter}'") };
-            lines.push(format!("  takes {what}, shared out by {}", text(&group["steer"])));
+            let interface = text(&group["interface"]);
+            let by = if interface.is_empty() { String::new() } else { format!(" of interface {interface}") };
+            lines.push(format!("  takes {what}{by}, shared out by {}", text(&group["steer"])));
             lines.push(format!("  published = {}", sum(&["idle", "seen", "missed", "behind"])));
             let dropped: u64 =
                 group["dropped"].as_object().into_iter().flatten().map(|(_, many)| of(many)).sum();
@@ -180,6 +201,7 @@ pub fn groups(groups: &Value) -> String {
                 figures(member)
             ));
         }
+        lines.extend(list(&group["forwards"]).iter().map(forward));
         let gone = &group["gone"];
         if of(&gone["members"]) > 0 {
             let many = counted(of(&gone["members"]), "member");

@@ -44,6 +44,7 @@ const GROUP: Shape = Shape {
     main: "name",
     more: &[
         ("filter", Kind::Text),
+        ("interface", Kind::Text),
         ("steer", Kind::Text),
         ("memory", Kind::Amount),
         ("members-max", Kind::Amount),

@@ -238,6 +238,7 @@ pub fn trigger_reader(settings: &Settings, link_types: &[LinkType]) -> ReadTrigg
             "flow-idle",
             "flow-active",
             "group",
+            "forward",
             "attach",
             "attach-ring",
         ];

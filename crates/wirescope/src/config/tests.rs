@@ -565,6 +565,8 @@ fn what_a_reload_may_change_is_what_the_live_part_of_a_plan_is_made_of() {
             "{key} changes what a reload takes, and isn't named"
         );
     }
+    let group = format!("{trigger}group = \"g\"\nattach = \"/tmp/a\"\n");
+    assert!(is_same(&group, &format!("{group}forward = \"g=eth1\"\n")));
 }
 
 #[test]

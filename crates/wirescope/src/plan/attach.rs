@@ -1,16 +1,16 @@
-//! The door for other programs, as meant: its socket, who may read the ring there, the groups besides.
+//! The door for other programs, as meant: its socket, who may read the ring there, groups and forwards besides.
 
 use super::allowed::allowed;
 use super::faults::{Faults, bad, omit_it, such_as};
 use super::places::socket;
 use super::sets::Sets;
-use super::{Look, count, groups};
+use super::sources::Sources;
+use super::{Look, count, forwards, groups};
 use crate::args::RunArgs;
 use scope_engine::{Allowed, AttachPlan, GroupEntry};
 use scope_fault::{Fault, Setting, sentence};
 use scope_filter::VlanRule;
 use scope_machine::cpus::{self, Pinning};
-use scope_packet::LinkType;
 use scope_spelling::values::{format_cpus, parse_cpus};
 
 /// Threads at most.
@@ -29,7 +29,7 @@ pub fn plan(
     args: &RunArgs,
     sets: &Sets,
     vlan: VlanRule,
-    link_types: &[LinkType],
+    sources: &Sources,
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> (Option<AttachPlan>, Changing) {
@@ -41,12 +41,21 @@ pub fn plan(
             Allowed::default()
         })
     });
-    let groups = groups::plan(args, sets, (vlan, link_types), look, faults);
+    let groups = groups::plan(args, sets, (vlan, sources), look, faults);
+    let forwards = forwards::plan(args, &groups, sources, look, faults);
     let threads = count("attach-threads", &args.attach_threads, THREADS_MAX, faults) as u32;
     let pinning = args.attach_cpus.as_ref().map(|text| pinning(text, look, faults)).unwrap_or_default();
     let changing = Changing { ring: ring.clone().unwrap_or_default(), groups: groups.clone() };
     let Some(text) = args.attach.as_deref() else {
-        let group = args.group.first().map(|group| ("group", group));
+        // Forwards are members of groups that nobody else can join.
+        let is_sent = |name: &str| forwards.iter().any(|forward| forward.group == name);
+        let are_sent = groups.iter().all(|entry| is_sent(&entry.plan.name));
+        if args.attach_ring.is_none() && !args.forward.is_empty() && are_sent {
+            let ring = Allowed::default();
+            return (Some(AttachPlan { path: None, ring, groups, forwards, threads, pinning }), changing);
+        }
+        let group = args.group.iter().find(|text| !is_sent(text.split(',').next().unwrap_or(text)));
+        let group = group.or(args.group.first()).map(|group| ("group", group));
         if let Some((key, value)) = args.attach_ring.as_ref().map(|named| ("attach-ring", named)).or(group) {
             let fault = Fault::of(key).with_value(value).cause("there is no socket to attach at");
             let socket = Setting::of("attach").example("/run/wirescope/attach");
@@ -55,7 +64,8 @@ pub fn plan(
         return (None, changing);
     };
     let path = socket("attach", text, sentence!["write a path, or ", omit_it()], look, faults);
-    let plan = path.map(|path| AttachPlan { path, ring: ring.unwrap_or_default(), groups, threads, pinning });
+    let ring = ring.unwrap_or_default();
+    let plan = path.map(|path| AttachPlan { path: Some(path), ring, groups, forwards, threads, pinning });
     (plan, changing)
 }
 

@@ -5,6 +5,7 @@ use super::elements::{self, Written};
 use super::faults::{Faults, bad};
 use super::rules::Owner;
 use super::sets::Sets;
+use super::sources::Sources;
 use super::{Look, rules};
 use crate::args::RunArgs;
 use scope_engine::GroupEntry;
@@ -16,6 +17,7 @@ use scope_group::{GroupPlan, MEMBERS_MAX, Settings, Steer};
 use scope_packet::LinkType;
 use scope_share::RING;
 use scope_share::message::{NAME_BYTES_MAX, is_name};
+use scope_source::spec::Pattern;
 use scope_spelling::figures::size;
 use scope_spelling::values::{parse_duration_ns, parse_size};
 use std::sync::Arc;
@@ -24,7 +26,10 @@ use std::time::Duration;
 /// The setting.
 const KEY: &str = "group";
 /// What a group may say besides its name.
-const WORDS: [&str; 8] = ["filter", "steer", "memory", "members-max", "members", "stuck", "allow", RULE];
+const WORDS: [&str; 9] =
+    ["filter", INTERFACE, "steer", "memory", "members-max", "members", "stuck", "allow", RULE];
+/// The interface whose packets a group takes.
+const INTERFACE: &str = "interface";
 /// Rules stand in a configuration file.
 const RULE: &str = "rule";
 /// Groups at most.
@@ -45,13 +50,18 @@ const EXAMPLE: &str = "e.g. --group 'dns,filter=udp port 53,steer=flow'";
 pub fn plan(
     args: &RunArgs,
     sets: &Sets,
-    links: (VlanRule, &[LinkType]),
+    (vlan, sources): (VlanRule, &Sources),
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> Vec<GroupEntry> {
     let mut entries: Vec<(usize, GroupEntry)> = Vec::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.group) {
+        let links = (vlan, &sources.link_types[..]);
         let found = written.and_then(|written| group(&written, sets, links, look));
+        let found = found.and_then(|entry| match fault_of_interface(&entry, sources) {
+            Some(fault) => Err(vec![fault]),
+            None => Ok(entry),
+        });
         let taken = |entry: &GroupEntry| entries.iter().any(|(_, other)| other.plan.name == entry.plan.name);
         match found {
             Ok(entry) if taken(&entry) => {
@@ -72,6 +82,18 @@ pub fn plan(
 
 fn of(name: &str, word: &str) -> Fault {
     elements::of(KEY, name, word)
+}
+
+/// That no source captures the interface whose packets a group takes. Files may have any.
+fn fault_of_interface(entry: &GroupEntry, sources: &Sources) -> Option<Fault> {
+    let interface = entry.plan.settings.interface.as_ref()?;
+    let captured = || sources.entries.iter().map(|source| source.plan.interface());
+    if captured().any(|captured| captured.is_none_or(|name| Pattern::new(name).matches(interface))) {
+        return None;
+    }
+    let there: Vec<&str> = captured().flatten().collect();
+    let fault = of(&entry.plan.name, INTERFACE).value(interface, "is captured by no source");
+    Some(fault.remedy(format!("there are: {}", there.join(", "))))
 }
 
 /// Copies go to groups that there are, and never come back.
@@ -136,6 +158,11 @@ fn group(
         let (element, word) = (Some(name.clone()), Some("filter".to_string()));
         faults.push(error.fault().of_subject(Subject::Setting { key: KEY.to_string(), element, word }));
     });
+    let interface = word(INTERFACE).map(str::to_string);
+    if interface.as_deref() == Some("") {
+        let fault = of(name, INTERFACE).cause("it is empty");
+        faults.push(fault.remedy("write e.g. interface=eth0, or omit it"));
+    }
     let steer = word("steer").map_or(Ok(Steer::default()), str::parse).unwrap_or_else(|bad| {
         let fault = of(name, "steer").with_value(word("steer").unwrap_or_default()).cause(bad.to_string());
         faults.push(fault.remedy(format!("there are: {SPELLINGS}")));
@@ -190,7 +217,7 @@ fn group(
     });
     match (filter, faults.is_empty()) {
         (Ok(filter), true) => {
-            let settings = Settings { filter, steer, rules: Arc::new(rules.unwrap_or_default()) };
+            let settings = Settings { filter, interface, steer, rules: Arc::new(rules.unwrap_or_default()) };
             let name = name.clone();
             let plan = GroupPlan { name, settings, memory_bytes, members_max, members, stuck };
             Ok(GroupEntry { plan, allowed })
@@ -243,6 +270,7 @@ mod tests {
         check("", &["is no name of a group"]);
         check("ring", &["the name of the ring itself"]);
         check("a,b", &["'b' is no KEY=VALUE"]);
+        check("a,interface=", &["write e.g. interface=eth0"]);
         check("a,steer=flow,steer=ip", &["given twice"]);
         check(
             "a,colour=red,filter=prot 7,steer=up,memory=1,members-max=0,members=65,stuck=-1,allow=:",

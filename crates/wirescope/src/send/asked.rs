@@ -4,12 +4,10 @@ use crate::args::SendArgs;
 use crate::plan::faults::{Faults, bad, such_as};
 use scope_config::Settings;
 use scope_fault::{Fault, Setting, sentence};
-use scope_machine::nic::this_program;
 use scope_source::file::{FileOptions, FileSource, check_begin};
-use scope_source::sending::{Outlet, OutletFault, Pace, Padding, QUEUES_MAX, SendSocket};
+use scope_source::sending::{Outlet, Pace, Padding, QUEUES_MAX, SendSocket, not_opened};
 use scope_source::spec::{self, FilePlan, SourcePlan};
 use scope_source::synth::SynthOptions;
-use scope_spelling::printable::shell_word;
 use scope_spelling::values::parse_count;
 use std::io;
 
@@ -178,24 +176,7 @@ fn outlet(name: &str, faults: &mut Faults<'_>) -> Option<Outlet> {
         Err(found) => found,
     };
     for against in found {
-        faults.add(match against {
-            OutletFault::Unknown(known) => {
-                fault().cause(format!("no interface '{name}'")).remedy(format!("there are: {known}"))
-            }
-            OutletFault::Off => fault()
-                .cause(format!("interface {name} is down"))
-                .remedy(format!("ip link set {} up", shell_word(name))),
-            OutletFault::NoLink => {
-                let cause = format!("interface {name} has no link: nothing is at its other end");
-                fault().cause(cause).remedy("plug it in, or set its other end up")
-            }
-            OutletFault::Kind(kind, known) => {
-                let cause =
-                    format!("interface {name} is of kind {kind} (ARPHRD), which send doesn't support");
-                fault().cause(cause).remedy(format!("supported are {known}"))
-            }
-            OutletFault::System(error) => fault().error(&error),
-        });
+        faults.add(against.into_fault(fault(), name));
     }
     None
 }
@@ -207,15 +188,7 @@ fn sockets(name: &str, outlet: Option<&Outlet>, queues: u32, faults: &mut Faults
     let opened: io::Result<Vec<SendSocket>> =
         (0..count).map(|_| SendSocket::open(index, bytes_max)).collect();
     opened.unwrap_or_else(|error| {
-        let fault = Fault::of("to").with_value(name);
-        faults.add(match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
-                let cause = format!("no permission to send on '{name}': missing CAP_NET_RAW");
-                let program = this_program();
-                fault.cause(cause).remedy(format!("run as root, or once: setcap cap_net_raw=ep {program}"))
-            }
-            _ => fault.error(&error),
-        });
+        faults.add(not_opened(&error, Fault::of("to").with_value(name), name));
         Vec::new()
     })
 }

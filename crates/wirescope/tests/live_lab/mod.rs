@@ -2,6 +2,8 @@
 //! other.
 #![allow(dead_code)] // every test file takes what it needs
 
+pub mod receiver;
+
 use crate::run::summary::Summary;
 use crate::run::{Done, LIMIT, Place, Started, is_finished_dump, wait_until};
 use scope_testkit::lab::witness::{Seen, Witness, numbered};
