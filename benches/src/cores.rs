@@ -1,4 +1,4 @@
-//! The cores that this process may run on, and threads that stay on one.
+//! The cores that this process may run on, and threads that stay on one, or that run only where nobody else wants to.
 
 /// Their numbers.
 pub fn cores() -> Vec<usize> {
@@ -21,4 +21,11 @@ pub fn stay_on(core: usize) {
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
     }
+}
+
+/// From now on the calling thread runs only while no other one wants its core; where that is refused, it goes on as before.
+pub fn give_way() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter outlives the call; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
 }

@@ -1,12 +1,12 @@
 //! The measured bars: each row checks its own result.
 //!
 //! ```text
-//! benches [PART...] [--quick] [--ring SIZE] [--minutes N]
+//! benches [PART...] [--quick] [--ring SIZE] [--minutes N] [--row BAR]...
 //! ```
 //! Without a part, every part runs but `soak` and `store-soak`, which take as long as `--minutes` says, and the
 //! shares of `store`, which has them all. The record goes to
 //! `benches/record/`, see the README there; to `target/bench/` where it isn't worth keeping: with `--quick`,
-//! which measures too little, with `--ring`, which tries out the part `ring` with another ring than the bars
+//! which measures too little, with `--row`, which measures some bars of the part `share` alone, with `--ring`, which tries out the part `ring` with another ring than the bars
 //! ask for, and for a soak that is shorter than the kept ones. Exit code 0: all bars hold; 1: one doesn't, or couldn't
 //! be measured; 2: refused.
 
@@ -80,7 +80,11 @@ const PARTS: &[(&str, &str)] = &[
         "flows",
         "the flow table against a map, statistics against nfpcapd and softflowd, their bounds, lateness, kills",
     ),
-    ("share", "what sharing packets costs; packets sent out of an interface, against trafgen and tcpreplay"),
+    (
+        "share",
+        "what sharing packets costs, members against sockets and tcpdump, bad members; packets sent out of an \
+         interface, against trafgen and tcpreplay; --row BAR measures one of its bars",
+    ),
     ("store", "files on disk: speed, processor time, kills, losses of power, against fio, dd and stenotype"),
     ("signals-traces", "of the part signals: 200 generated traces, or the one of SEED=N"),
     ("query-speed", "of the part query: speed, bytes read, memory"),
@@ -178,6 +182,8 @@ pub struct Scale {
     pub flows: u64,
     /// Runs of statistics that are killed.
     pub stats_kills: usize,
+    /// How long bad members go on beside a good one.
+    pub hostile: Duration,
 }
 
 /// Length of a soak that is kept.
@@ -215,6 +221,7 @@ const FULL: Scale = Scale {
     stats_span: Duration::from_secs(10),
     flows: 10_000_000,
     stats_kills: 50,
+    hostile: Duration::from_mins(1),
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -248,6 +255,7 @@ const QUICK: Scale = Scale {
     stats_span: Duration::from_secs(3),
     flows: 200_000,
     stats_kills: 6,
+    hostile: Duration::from_secs(5),
 };
 /// Smallest ring that the part `ring` can be tried out with, bytes.
 const RING_BYTES_MIN: u64 = 64 << 20;
@@ -259,6 +267,7 @@ struct Order {
     quick: bool,
     ring_bytes: Option<u64>,
     minutes: Option<u64>,
+    rows: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -283,7 +292,8 @@ fn main() -> ExitCode {
 fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
     let known =
         || PARTS.iter().map(|(name, meaning)| format!("'{name}' ({meaning})")).collect::<Vec<_>>().join(", ");
-    let mut order = Order { parts: Vec::new(), quick: false, ring_bytes: None, minutes: None };
+    let mut order =
+        Order { parts: Vec::new(), quick: false, ring_bytes: None, minutes: None, rows: Vec::new() };
     while let Some(argument) = arguments.next() {
         match PARTS.iter().find(|(name, _)| *name == argument) {
             Some((name, _)) => order.parts.push(*name),
@@ -294,13 +304,19 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
             None if argument == "--minutes" => {
                 order.minutes = Some(minutes(&arguments.next().unwrap_or_default())?)
             }
+            None if argument == "--row" => order.rows.push(row(&arguments.next().unwrap_or_default())?),
             None => {
                 return Err(format!(
-                    "no part '{argument}'; there is {}, and the options --quick, --ring and --minutes",
+                    "no part '{argument}'; there is {}, and the options --quick, --ring, --minutes and --row",
                     known()
                 ));
             }
         }
+    }
+    if !order.rows.is_empty() && order.parts != ["share"] {
+        return Err(
+            "--row is of the part share alone; write e.g. benches share --row share_balance".to_string()
+        );
     }
     if order.parts.is_empty() {
         order.parts.extend(PARTS.iter().map(|(name, _)| *name).filter(|name| !NAMED.contains(name)));
@@ -316,6 +332,16 @@ fn ring_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+fn row(text: &str) -> Result<String, String> {
+    match share::NAMES.contains(&text) {
+        true => Ok(text.to_string()),
+        false => Err(format!(
+            "--row: there is no bar '{text}' in the part share; there is {}",
+            share::NAMES.join(", ")
+        )),
+    }
+}
+
 fn minutes(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(minutes @ 1..=1440) => Ok(minutes),
@@ -325,7 +351,7 @@ fn minutes(text: &str) -> Result<u64, String> {
 
 /// Measures `parts` and writes the record; whether all bars hold.
 fn measure(order: &Order) -> anyhow::Result<bool> {
-    let Order { parts, quick, ring_bytes, minutes } = order;
+    let Order { parts, quick, ring_bytes, minutes, rows } = order;
     let workspace = Workspace::find()?;
     let scale = if *quick { QUICK } else { FULL };
     let scale = match *ring_bytes {
@@ -335,7 +361,10 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
     let kept_minutes = if parts.contains(&STORE_SOAK) { STORE_SOAK_MINUTES } else { SOAK_MINUTES };
     let soak = if *quick { scale.soak } else { Duration::from_mins(kept_minutes) };
     let scale = Scale { soak: minutes.map_or(soak, Duration::from_mins), ..scale };
-    let is_trial = *quick || ring_bytes.is_some() || minutes.is_some_and(|minutes| minutes < kept_minutes);
+    let is_trial = *quick
+        || !rows.is_empty()
+        || ring_bytes.is_some()
+        || minutes.is_some_and(|minutes| minutes < kept_minutes);
     let mut record = Record { machine: machine::describe(&workspace), rows: Vec::new(), bars: Vec::new() };
     for part in parts {
         match *part {
@@ -346,7 +375,7 @@ fn measure(order: &Order) -> anyhow::Result<bool> {
             "truth" => truth::measure(&workspace, scale, &mut record)?,
             "api" => api::measure(&workspace, scale, &mut record)?,
             "flows" => flows::measure(&workspace, scale, &mut record)?,
-            "share" => share::measure(&workspace, scale, &mut record)?,
+            "share" => share::measure(&workspace, scale, rows, &mut record)?,
             "signals" => signals::measure(&workspace, scale, &mut record)?,
             "signals-traces" => signals::measure_traces(&workspace, scale, &mut record)?,
             "query" => query::measure(&workspace, scale, query::ALL, &mut record)?,
@@ -389,10 +418,24 @@ mod tests {
             quick: false,
             ring_bytes: None,
             minutes: None,
+            rows: Vec::new(),
         };
         assert_eq!(order(&[]), Ok(all));
-        let tried = Order { parts: vec!["ring"], quick: true, ring_bytes: Some(64 << 20), minutes: None };
+        let tried = Order {
+            parts: vec!["ring"],
+            quick: true,
+            ring_bytes: Some(64 << 20),
+            minutes: None,
+            rows: Vec::new(),
+        };
         assert_eq!(order(&["ring", "--quick", "--ring", "64MiB"]), Ok(tried));
+        assert_eq!(
+            order(&["share", "--row", "share_rule_ns"]).map(|order| order.rows),
+            Ok(vec!["share_rule_ns".into()])
+        );
+        assert!(
+            order(&["share", "--row", "share_x"]).is_err() && order(&["--row", "share_rule_ns"]).is_err()
+        );
         assert!(order(&["ring", "--ring"]).is_err());
         assert_eq!(order(&["soak", "--minutes", "5"]).map(|order| order.minutes), Ok(Some(5)));
         assert!(order(&["soak", "--minutes", "0"]).is_err());

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use scope_testkit::lab::Namespace;
 use serde_json::Value;
 use std::fs::{File, read_to_string};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -218,6 +219,36 @@ impl Run {
         self.child.id()
     }
 
+    /// Processor time of its thread of this name so far, as the scheduler counts it.
+    ///
+    /// # Errors
+    /// Where it has ended, or has no such thread.
+    pub fn thread_time(&self, name: &str) -> Result<Duration> {
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let path = thread?.path();
+            if read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name) {
+                let times = read_to_string(path.join("schedstat"))?;
+                let ns = times.split_whitespace().next().context("no time of the thread")?;
+                return Ok(Duration::from_nanos(ns.parse()?));
+            }
+        }
+        bail!("wirescope has no thread {name}")
+    }
+
+    /// What its control socket answers to a route, such as `groups`.
+    ///
+    /// # Errors
+    /// Where it doesn't, or not in JSON.
+    pub fn asked(&self, route: &str) -> Result<Value> {
+        let mut stream = UnixStream::connect(self.socket()).context("the control socket")?;
+        let request = format!("GET /api/v1/{route} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (_, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        serde_json::from_str(body).with_context(|| format!("it answered: {body}"))
+    }
+
     /// The lines of its log so far; one that isn't whole is omitted.
     pub fn log(&self) -> Vec<Value> {
         let log = read_to_string(self.path("out").join(EVENTS_FILE)).unwrap_or_default();
@@ -265,11 +296,7 @@ impl Run {
     /// # Errors
     /// The system's.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        // SAFETY: kill takes no pointers, and the child is not waited for yet, so the number is still its
-        // own.
-        let result = unsafe { libc::kill(self.child.id() as i32, signal) };
-        ensure!(result == 0, "signal {signal}: {}", std::io::Error::last_os_error());
-        Ok(())
+        send_signal(&self.child, signal)
     }
 
     /// Waits for its end, which must be exit code 0 within `limit`.
@@ -334,6 +361,18 @@ impl Run {
         let words = self.said();
         words.trim().replace('\n', " / ").chars().take(WORDS_MAX).collect()
     }
+}
+
+/// Sends a signal to a child.
+///
+/// # Errors
+/// The system's.
+pub fn send_signal(child: &Child, signal: i32) -> Result<()> {
+    // SAFETY: kill takes no pointers, and the child can't be waited for while it is borrowed; where that was done before, its
+    // owner has its status and sends no signal any more.
+    let result = unsafe { libc::kill(child.id() as i32, signal) };
+    ensure!(result == 0, "signal {signal}: {}", std::io::Error::last_os_error());
+    Ok(())
 }
 
 /// Memory of a process that is in use now, KiB.

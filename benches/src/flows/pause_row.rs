@@ -27,7 +27,6 @@ use scope_engine::lockstep::Lockstep;
 use scope_engine::recording::{Outlets, Recording};
 use scope_engine::report;
 use scope_engine::scripts::Scripts;
-use scope_engine::source_rules::SourceRules;
 use scope_engine::steps::Steps;
 use scope_engine::threads::SystemThreads;
 use scope_engine::triggers::Triggers;
@@ -356,7 +355,7 @@ fn shared(folder: &Path, ring: Arc<scope_ring::Ring>, statistics: &Arc<Statistic
         auto_ns: None,
     };
     Ok(Shared {
-        source_rules: Arc::new(SourceRules::new(&[], FilterEngine::default(), &[])),
+        source_rules: Arc::default(),
         attach: None,
         measuring: Measuring::unjoined(1),
         statistics: Some(statistics.clone()),

@@ -18,12 +18,17 @@ pub fn received(namespace: &Namespace, interface: &str) -> Result<u64> {
 
 /// Whether a packet socket listens in `namespace`: to all protocols, and running.
 pub fn is_heard(namespace: &Namespace) -> bool {
+    listeners(namespace) > 0
+}
+
+/// How many packet sockets listen in `namespace`: to all protocols, and running.
+pub fn listeners(namespace: &Namespace) -> usize {
     let text = namespace.enter(|| read_to_string("/proc/thread-self/net/packet")).unwrap_or_default();
-    let listens = |line: &str| {
+    let listens = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.get(3) == Some(&"0003") && words.get(5) == Some(&"1")
     };
-    text.lines().any(listens)
+    text.lines().filter(listens).count()
 }
 
 /// Time that all cores have spent on soft interrupts, by `/proc/stat`, which counts in hundredths of a

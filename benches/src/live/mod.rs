@@ -30,7 +30,7 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use captures::Capture;
 pub use flap_row::flap;
-pub use link::{is_heard, processor_time, received};
+pub use link::{is_heard, listeners, processor_time, received};
 pub use peers::candidate;
 use peers::{Output, PEERS};
 pub use reload_row::Config;

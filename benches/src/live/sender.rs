@@ -102,6 +102,8 @@ pub struct Sender {
     nice: Option<i32>,
     /// Who each frame comes from.
     hosts: Option<Hosts>,
+    /// How long it sleeps where nothing is due; `None`: it looks on.
+    rest: Option<Duration>,
 }
 
 /// From which hosts the same frames come, and how the next one is chosen.
@@ -146,7 +148,7 @@ impl Sender {
             .enter(|| bound(interface))
             .with_context(|| format!("a socket that sends on {interface}"))?;
         let ring = ring(&socket).context("a ring for sending")?;
-        let sender = Sender { socket, ring, next: 0, nice: None, hosts: None };
+        let sender = Sender { socket, ring, next: 0, nice: None, hosts: None, rest: None };
         for place in 0..SOURCES {
             sender.fill(place, packets.frame(place as u64));
         }
@@ -165,6 +167,12 @@ impl Sender {
     pub fn of_hosts(mut self, count: u16, by_chance: bool) -> Sender {
         let sent = (!by_chance).then_some(0);
         self.hosts = Some(Hosts { count: count.max(1), sent, dice: Dice::default() });
+        self
+    }
+
+    /// The same sender, which sleeps for so long where nothing is due: what it takes of its core is what it sends.
+    pub fn resting(mut self, rest: Duration) -> Sender {
+        self.rest = Some(rest);
         self
     }
 
@@ -190,7 +198,7 @@ impl Sender {
         pace: Pace,
         mut goes_on: impl FnMut() -> bool + Send,
     ) -> Result<Sent> {
-        let nice = self.nice;
+        let (nice, rest) = (self.nice, self.rest);
         let task = || -> io::Result<Sent> {
             stay_on(core);
             if let Some(nice) = nice {
@@ -210,7 +218,10 @@ impl Sender {
                     }
                 };
                 if pace != Pace::FlatOut && due < least {
-                    std::hint::spin_loop();
+                    match rest {
+                        Some(rest) => std::thread::sleep(rest),
+                        None => std::hint::spin_loop(),
+                    }
                     continue;
                 }
                 least = batches.next();

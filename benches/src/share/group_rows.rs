@@ -4,6 +4,7 @@
 //! at once that they are done. Counted is the processor time of the sharing thread, which is never without work within a
 //! burst.
 
+use super::drawn::{self, Drawn, Ends};
 use crate::Scale;
 use crate::table::{Key, Table};
 use anyhow::{Context, Result, ensure};
@@ -14,9 +15,7 @@ use scope_group::sets::{Set, SetKind};
 use scope_group::{Group, GroupPlan, Newcomer, Phase, Settings, Sharer, Sharing};
 use scope_machine::cpus::Pinning;
 use scope_measure::{Feeder, Packets, Sizes};
-use scope_packet::pcapng::PacketHead;
-use scope_packet::{Headers, Interface, KeyEntry, LinkType, TimestampSource};
-use scope_ring::{Append, LaneWriter, Ring, Steering};
+use scope_ring::{Ring, Steering};
 use scope_share::Progress;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -53,62 +52,14 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Part of the ring that one burst takes.
 const BURST_PART: u64 = 2;
 
-/// Frames of 64 bytes from and to addresses drawn by chance.
-struct Drawn {
-    writer: LaneWriter,
-    port: usize,
-    frames: Vec<(KeyEntry, [u8; 64])>,
-}
-
-impl Drawn {
-    fn new(ring: &Arc<Ring>) -> Result<Drawn> {
-        let mut writer = ring.open_lane(0, LinkType::ETHERNET).context("a lane")?;
-        let interface = Interface {
-            name: "drawn".to_string(),
-            description: String::new(),
-            link_type: LinkType::ETHERNET,
-            snap_len: 0,
-            timestamps: TimestampSource::Generator,
-            part: 0,
-        };
-        let port = writer.add_interface(ring.register(writer.lane(), &interface).context("an interface")?);
-        let mut random = 7u64;
-        let mut draw = || {
-            random = Steering::spread(random);
-            random as u32
-        };
-        let frame = |(source, destination): (u32, u32)| {
-            let mut frame = [0; 64];
-            frame[..16].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0]);
-            frame[16..26].copy_from_slice(&[0, 50, 0, 0, 0, 0, 64, 17, 0, 0]);
-            frame[26..30].copy_from_slice(&source.to_be_bytes());
-            frame[30..34].copy_from_slice(&destination.to_be_bytes());
-            frame[34..40].copy_from_slice(&[4, 0, 0, 53, 0, 30]);
-            (KeyEntry::new(&Headers::parse(LinkType::ETHERNET, &frame)), frame)
-        };
-        Ok(Drawn { writer, port, frames: (0..DRAWN).map(|_| frame((draw(), draw()))).collect() })
-    }
-
-    fn feed(&mut self, packets: u64) {
-        for number in 0..packets {
-            let (key, data) = &self.frames[number as usize % DRAWN];
-            let head = PacketHead {
-                time_ns: number as i64 + 1,
-                captured_len: 64,
-                original_len: 64,
-                ..PacketHead::default()
-            };
-            while self.writer.append(self.port, &head, *key, data) == Append::NeedsSegment {
-                while !self.writer.claim() {
-                    std::thread::yield_now();
-                }
-            }
-            if number % 256 == 255 {
-                self.writer.commit();
-            }
-        }
-        self.writer.commit();
-    }
+/// Frames from and to addresses drawn by chance.
+fn by_chance() -> impl Iterator<Item = [u8; drawn::BYTES]> {
+    let mut random = 7u64;
+    let mut draw = move || {
+        random = Steering::spread(random);
+        random as u32
+    };
+    (0..DRAWN).map(move |_| drawn::frame(Ends { hosts: (draw(), draw()), ports: (1024, 53) }))
 }
 
 /// One size or mix, with the ring and the group that share it.
@@ -136,7 +87,11 @@ impl Drop for Stand {
     }
 }
 
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
+/// Waits until something is so.
+///
+/// # Errors
+/// It isn't within a minute.
+pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
     let begun = Instant::now();
     while !is() {
         ensure!(begun.elapsed() < LIMIT, "{what}: not in time");
@@ -162,7 +117,7 @@ impl Stand {
     fn new(sizes: Sizes, scale: Scale, rules: RuleSet, is_drawn: bool) -> Result<Stand> {
         let ring = scope_measure::ring(scale.ring_bytes / 2, Some(2 << 20), 1)?;
         let feeder = Feeder::new(&ring, 0)?;
-        let drawn = is_drawn.then(|| Drawn::new(&ring)).transpose()?;
+        let drawn = is_drawn.then(|| Drawn::new(&ring, by_chance())).transpose()?;
         let filter = Filter::compile("", VlanRule::default(), &[])?;
         let plan = GroupPlan {
             name: "bench".to_string(),

@@ -149,7 +149,9 @@ impl Member {
         let begin = options.past_ns.map_or(Begin::Now, Begin::Past);
         let part = options.part.filter(|_| group == RING);
         let steering = part.map(|(part, parts)| Steering::new(part - 1, parts));
-        Member::begin(joined, socket, begin, steering)
+        let mut member = Member::begin(joined, socket, begin, steering)?;
+        member.is_place_needed |= options.hold > 0;
+        Ok(member)
     }
 
     /// A member that has joined already, from now on.
@@ -185,7 +187,7 @@ impl Member {
             said_at: Instant::now(),
             alarm: None,
         };
-        member.is_place_needed = member.joined.is_kept || options.hold > 0;
+        member.is_place_needed = member.joined.is_kept;
         let progress = member.progress(false);
         member.joined.page.write(&progress).map_err(OpenError::Page)?;
         member.said = progress;

@@ -13,8 +13,8 @@ use crate::exposition::{Exposition, Form, Kind};
 use crate::process::Process;
 use crate::state::{Phase, Published, State};
 use scope_engine::{
-    ForwardStatus, GroupStatus, LaneStatus, ScriptStatus, SourceRule, StatsStatus, TakenByRule, TriggerStatus,
-    WorkerStatus,
+    ForwardStatus, GroupStatus, LaneStatus, ScriptStatus, SourceRule, StatsStatus, TakenByRule,
+    TriggerStatus, WorkerStatus,
 };
 use scope_share::page::Standing;
 use scope_source::sending::Refusal;

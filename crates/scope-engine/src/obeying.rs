@@ -248,7 +248,6 @@ mod tests {
     use crate::scripts::Scripts;
     use scope_events::{EVENTS_FILE, Events};
 
-    use crate::source_rules::SourceRules;
     use crate::status::Status;
     use crate::steps::Steps;
     use crate::threads::SystemThreads;
@@ -387,7 +386,7 @@ mod tests {
             let events = Arc::new(Events::open(&log, &[1; 16]).unwrap());
             let places = Places::new(8, 0, None);
             let shared = Shared {
-                source_rules: Arc::new(SourceRules::new(&[], FilterEngine::default(), &[])),
+                source_rules: Arc::default(),
                 attach: None,
                 measuring: Measuring::unjoined(1),
                 statistics: None,

@@ -171,7 +171,6 @@ impl Drop for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Allowed;
     use std::os::unix::fs::PermissionsExt;
 
     fn plan(path: &Path) -> ControlPlan {

@@ -43,6 +43,7 @@ struct Of {
 }
 
 /// See [the room](self).
+#[derive(Default)]
 pub struct SourceRules {
     /// Another one with each change; 0: there are none, and never will be.
     version: AtomicU64,

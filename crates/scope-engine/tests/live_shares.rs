@@ -121,6 +121,7 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
     };
     let events = Arc::new(Events::nowhere());
     let shared = Shared {
+        source_rules: Arc::default(),
         attach: None,
         measuring: scope_engine::Measuring::unjoined(1),
         statistics: None,
@@ -137,8 +138,10 @@ fn run(ring: &Arc<Ring>, group: ClaimGroup, prefilter: Option<Filter>, fails: bo
         ended: AtomicUsize::new(0),
         main: std::thread::current(),
     };
-    let parts =
-        vec![Part { group, prefilter: prefilter.clone() }, Part { group: ClaimGroup::COMMON, prefilter }];
+    let parts = vec![
+        Part { group, prefilter: prefilter.clone(), ..Part::default() },
+        Part { group: ClaimGroup::COMMON, prefilter, ..Part::default() },
+    ];
     work(
         0,
         Feed { source: Box::new(Two { at: 0, fails }), parts, cpus: Vec::new() },

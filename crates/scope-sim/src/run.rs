@@ -13,7 +13,6 @@ use scope_engine::dumps::{DumpSettings, Dumps};
 use scope_engine::lockstep::Lockstep;
 use scope_engine::report;
 use scope_engine::scripts::Scripts;
-use scope_engine::source_rules::SourceRules;
 use scope_engine::steps::Steps;
 use scope_engine::threads::{Threads, Work};
 use scope_engine::triggers::Triggers;
@@ -136,7 +135,7 @@ pub(crate) fn play(seed: u64, folder: &Path) -> Ran {
     let dumps = Dumps::new(&ring, &places, &events, &Scans::new(&ring, None), settings, exit_after);
     threads.dumps.get_or_init(|| Arc::downgrade(&dumps));
     let shared = Arc::new(Shared {
-        source_rules: Arc::new(SourceRules::new(&[], FilterEngine::default(), &[])),
+        source_rules: Arc::default(),
         attach: None,
         measuring: Measuring::unjoined(sources.len()),
         statistics: None,

@@ -225,7 +225,7 @@ impl Members {
         if !self.may(peer) {
             return Err(Refusal::NotAllowed);
         }
-        self.take_seat(greeting, peer, connection)
+        self.take_seat(greeting, peer, connection, hold)
     }
 
     /// The run's own member, whoever else may be one; `None`: no seat is free.
@@ -236,7 +236,7 @@ impl Members {
         connection: &OwnedFd,
     ) -> Option<(u16, Arc<Seat>, Arc<Told>)> {
         let greeting = Greeting::new(&plan.group, &plan.name());
-        let Handed { number, seat, .. } = self.take_seat(&greeting, peer, connection).ok()?;
+        let Handed { number, seat, .. } = self.take_seat(&greeting, peer, connection, None).ok()?;
         let (told, interface) = (Arc::new(Told::default()), plan.interface.clone());
         self.own.push(Own { number, name: plan.name(), interface, told: told.clone() });
         Some((number, seat?, told))
@@ -251,6 +251,7 @@ impl Members {
         greeting: &Greeting,
         peer: &PeerCredentials,
         connection: &OwnedFd,
+        hold: Option<Ahead>,
     ) -> Result<Handed, Refusal> {
         let is_free = |user: Option<u32>| move |leaf: &Leaf| leaf.is_free() && leaf.user == user;
         let of_user = self.leaves.iter().position(is_free(Some(peer.uid)));

@@ -61,6 +61,7 @@ pub fn shared(ring: &Arc<Ring>, folder: &Path, clock: Arc<dyn Clock>, triggers: 
     let dumps =
         Dumps::new(ring, &Places::new(DUMPS_MAX, 0, None), &events, &Scans::new(ring, None), settings, None);
     Shared {
+        source_rules: Arc::default(),
         attach: None,
         measuring: scope_engine::Measuring::unjoined(1),
         statistics: None,

@@ -1,0 +1,349 @@
+//! Capture and four programs that have all packets, as members of a group or by themselves; and what members cost capture.
+//!
+//! ```text
+//!  sender (namespace a) ──► va ═ vb ──► run ──► group, steer=all ──► 4 programs       against
+//!                                  └──► run, and 4 programs with a socket of their own
+//! ```
+//! 512 B at 300 k packets/s. The sender sleeps where nothing is due, so that all that both cores do is work: it is counted by
+//! `spare`, less that of the same packets where nobody listens. Nothing else may run. A side that doesn't count exactly what was sent isn't
+//! comparable. What members cost capture is the worker's own time, by the scheduler's count.
+
+use super::programs::{Program, Programs};
+use super::shared::{GROUP, Shared};
+use super::spare::Spare;
+use crate::Scale;
+use crate::cores::cores;
+use crate::live::listeners;
+use crate::live::sender::{Pace, Sender, Sent};
+use crate::table::{Key, Table};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, ensure};
+use scope_measure::{Packets, Sizes};
+use scope_testkit::lab::{Lab, RawSender};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Capture and four members that count.
+pub const GROUPED: Key<'static> = ("share_vs_sockets_4", "capture and 4 members that count");
+/// Capture and four sockets.
+pub const SOCKETS: Key<'static> = ("share_vs_sockets_4", "capture and 4 sockets that count");
+/// Capture and four times `wirescope tap` and tcpdump.
+pub const PIPED: Key<'static> = ("share_tcpdump_4", "capture, 4 taps and tcpdumps");
+/// Capture and four tcpdumps that `wirescope with` has started. No bar.
+pub const GIVEN: Key<'static> = ("share_tcpdump_4", "capture and 4 tcpdumps by wirescope with");
+/// Capture and four tcpdumps on the interface.
+pub const TCPDUMPS: Key<'static> = ("share_tcpdump_4", "capture and 4 tcpdumps on the interface");
+/// Four members, which share packets by flow.
+pub const MEMBERS: Key<'static> = ("share_capture_cost", "4 members");
+/// None.
+pub const NO_MEMBERS: Key<'static> = ("share_capture_cost", "no members");
+
+/// How many programs.
+const MANY: usize = 4;
+const PACE: Pace = Pace::PerSecond(300_000);
+const BYTES: usize = 512;
+/// What a sender that sleeps can't send in time is sent later: a busy core, and the rate is another.
+const RATES_DIFFER_MAX: f64 = 0.05;
+/// Share of the processors that may be busy before anything is started.
+const AT_REST_MAX: f64 = 0.1;
+/// How long the sender sleeps where nothing is due.
+const REST: Duration = Duration::from_micros(200);
+/// Spans of the scale: what is compared is small where the machine is fast.
+const SPANS: f64 = 1.5;
+/// Before the first packet, behind the last one, and behind that where a program's blocks have a long time-out.
+const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE_BEHIND: Duration = Duration::from_millis(400);
+const SETTLE_TCPDUMP: Duration = Duration::from_millis(900);
+/// Programs hear packets within this time, and end within it.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What is run, for the record.
+pub const SETTINGS: &[(&str, &str)] = &[
+    ("run", "wirescope run -i vb --ring 256MiB --attach SOCKET --group all,memory=32MiB,steer=all"),
+    ("sockets", "4 times programs/sockets vb: TPACKET_V3, 64 blocks of 1 MiB, 60 ms"),
+    ("taps", "4 times wirescope tap all -w - | tcpdump -n -r - -w /dev/null; memory=64MiB"),
+    ("given", "wirescope with all*4 -- tcpdump -i wirescope -n -w /dev/null; memory=64MiB"),
+    ("tcpdumps", "4 times tcpdump -i vb -n -B 65536 -w /dev/null"),
+];
+
+/// Where it happens.
+pub struct Stand<'a> {
+    /// Paths.
+    pub workspace: &'a Workspace,
+    /// The two namespaces.
+    pub lab: &'a Lab,
+    /// What is run.
+    pub programs: &'a Programs,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Nobody,
+    Grouped,
+    Sockets,
+    Piped,
+    Given,
+    Tcpdumps,
+}
+
+/// What one capture was.
+#[derive(Clone, Copy)]
+struct Load {
+    sent: Sent,
+    busy: Duration,
+}
+
+impl Load {
+    fn ns_per_packet(&self) -> f64 {
+        self.busy.as_nanos() as f64 / self.sent.packets as f64
+    }
+}
+
+impl Stand<'_> {
+    /// Counting programs, one side after the other.
+    pub fn sockets(&self, scale: Scale, table: &mut Table) {
+        self.compare(scale, table, &[(Side::Grouped, GROUPED), (Side::Sockets, SOCKETS)]);
+    }
+
+    /// tcpdumps.
+    pub fn tcpdumps(&self, scale: Scale, table: &mut Table) {
+        self.compare(scale, table, &[(Side::Piped, PIPED), (Side::Given, GIVEN), (Side::Tcpdumps, TCPDUMPS)]);
+    }
+
+    /// Who begins changes from round to round.
+    fn compare(&self, scale: Scale, table: &mut Table, sides: &[(Side, Key<'static>)]) {
+        let span = scale.span.mul_f64(SPANS);
+        let nobody = self.load(Side::Nobody, span).map_err(|error| format!("nobody: {error:#}"));
+        let mut sides = sides.to_vec();
+        let first = table.round() % sides.len();
+        sides.rotate_left(first);
+        for (side, key) in sides {
+            let value = nobody.clone().and_then(|nobody| {
+                let load = self.load(side, span).map_err(|error| format!("{error:#}"))?;
+                let differ = (load.sent.per_second() / nobody.sent.per_second() - 1.0).abs();
+                if differ > RATES_DIFFER_MAX {
+                    let [this, other] = [load, nobody].map(|load| load.sent.per_second());
+                    return Err(format!("{this:.0} packets/s sent, {other:.0} to nobody"));
+                }
+                let ns = load.ns_per_packet() - nobody.ns_per_packet();
+                // Whatever is captured costs something: else others took the processors while nobody listened.
+                if ns > 0.0 { Ok(ns) } else { Err(format!("{ns:.0} ns a packet: others were busy")) }
+            });
+            table.put(key.0, key.1, "ns", value);
+        }
+    }
+
+    /// Sends, and looks how busy the machine is meanwhile; each side has to have counted all.
+    fn load(&self, side: Side, span: Duration) -> Result<Load> {
+        let rest = Spare::begin();
+        std::thread::sleep(SETTLE);
+        let at_rest = rest.busy().div_duration_f64(SETTLE * cores().len() as u32);
+        ensure!(at_rest < AT_REST_MAX, "others have the processors for {:.0} % of the time", at_rest * 100.0);
+        if side == Side::Nobody {
+            let _deaf = RawSender::open(self.lab.b(), "vb")?;
+            return self.send(span);
+        }
+        let steer =
+            if side == Side::Grouped || side == Side::Sockets { "memory=32MiB," } else { "memory=64MiB," };
+        let shared = Shared::start(self.workspace, self.lab, &format!("{steer}steer=all"))?;
+        match side {
+            Side::Grouped => {
+                let member = |_| shared.member(self.programs, "member", &[]);
+                let members = (0..MANY).map(member).collect::<Result<Vec<_>>>()?;
+                shared.wait_for_members(MANY)?;
+                let load = self.send(span)?;
+                shared.finish(load.sent.packets)?;
+                for member in members {
+                    let [packets, _, missed] = member.counted()?;
+                    check(load, packets, missed)?;
+                }
+                Ok(load)
+            }
+            Side::Sockets => {
+                let sockets = (0..MANY).map(|_| self.socket()).collect::<Result<Vec<_>>>()?;
+                let load = self.send(span)?;
+                shared.finish(load.sent.packets)?;
+                for socket in sockets {
+                    socket.signal(libc::SIGINT)?;
+                    let [packets, _, lost] = socket.counted()?;
+                    check(load, packets, lost)?;
+                }
+                Ok(load)
+            }
+            Side::Piped => {
+                let pipes = (0..MANY).map(|_| self.pipe(&shared)).collect::<Result<Vec<_>>>()?;
+                shared.wait_for_members(MANY)?;
+                let load = self.send(span)?;
+                std::thread::sleep(SETTLE_TCPDUMP); // the tap writes at least once a second
+                shared.finish(load.sent.packets)?;
+                for (tap, mut tcpdump) in pipes {
+                    let words = tap.finish_words()?;
+                    ensure!(words.contains("nothing is missing"), "tap: {words}");
+                    let packets = words.split_whitespace().nth(1).map(|word| word.replace(',', ""));
+                    check(load, packets.context("no count")?.parse().context(words)?, 0)?;
+                    ensure!(end_of(&mut tcpdump)?, "tcpdump failed on the pipe");
+                }
+                Ok(load)
+            }
+            Side::Given => {
+                let words = [
+                    "with",
+                    &format!("{GROUP}*{MANY}"),
+                    "--",
+                    "tcpdump",
+                    "-i",
+                    "wirescope",
+                    "-n",
+                    "-w",
+                    "/dev/null",
+                ];
+                let with = Program::start(shared.wirescope(self.workspace, &words)?)?;
+                shared.wait_for_members(MANY)?;
+                let load = self.send(span)?;
+                std::thread::sleep(SETTLE_TCPDUMP);
+                with.signal(libc::SIGINT)?;
+                let words = with.finish_words()?;
+                shared.finish(load.sent.packets)?;
+                let counted = counts(&words, "packets captured");
+                ensure!(counted.len() == MANY, "tcpdumps said: {words}");
+                for (packets, lost) in counted.into_iter().zip(counts(&words, "packets dropped by kernel")) {
+                    check(load, packets, lost)?;
+                }
+                Ok(load)
+            }
+            Side::Tcpdumps => {
+                let tcpdumps = (0..MANY).map(|_| self.tcpdump()).collect::<Result<Vec<_>>>()?;
+                std::thread::sleep(SETTLE);
+                let load = self.send(span)?;
+                std::thread::sleep(SETTLE_TCPDUMP);
+                shared.finish(load.sent.packets)?;
+                for tcpdump in tcpdumps {
+                    tcpdump.signal(libc::SIGINT)?;
+                    let words = tcpdump.finish_words()?;
+                    let of = |what| counts(&words, what).first().copied().context(words.clone());
+                    check(load, of("packets captured")?, of("packets dropped by kernel")?)?;
+                }
+                Ok(load)
+            }
+            Side::Nobody => unreachable!("it is above"),
+        }
+    }
+
+    /// How many packets are sent, and how busy all cores are from then until everybody has seen them.
+    fn send(&self, span: Duration) -> Result<Load> {
+        let packets = Packets::new(Sizes::Fixed(BYTES));
+        let mut sender = Sender::open(self.lab.a(), "va", &packets)?.urgent().resting(REST);
+        std::thread::sleep(SETTLE);
+        let spare = Spare::begin();
+        let sent = sender.send_for(cores()[0], PACE, span)?;
+        std::thread::sleep(SETTLE_BEHIND);
+        let busy = spare.busy();
+        ensure!(sent.packets > 0, "nothing was sent");
+        Ok(Load { sent, busy })
+    }
+
+    fn socket(&self) -> Result<Program> {
+        let program = self.programs.path("sockets").display().to_string();
+        let mut command = self.lab.b().command(&program);
+        command.arg("vb").env("LD_LIBRARY_PATH", self.programs.libraries());
+        let mut socket = Program::start(command)?;
+        socket.wait_ready()?;
+        Ok(socket)
+    }
+
+    /// `wirescope tap`, and the tcpdump that reads what it writes.
+    fn pipe(&self, shared: &Shared) -> Result<(Program, Child)> {
+        let (reads, writes) = std::io::pipe()?;
+        let mut tcpdump = Command::new("tcpdump");
+        tcpdump
+            .args(["-n", "-r", "-", "-w", "/dev/null"])
+            .stdin(reads)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let tcpdump = tcpdump.spawn().context("tcpdump")?;
+        let tap = shared.wirescope(self.workspace, &["tap", GROUP, "-w", "-"])?;
+        Ok((Program::start_into(tap, writes.into())?, tcpdump))
+    }
+
+    fn tcpdump(&self) -> Result<Program> {
+        let mut command = self.lab.b().command("tcpdump");
+        command.args(["-i", "vb", "-n", "-B", "65536", "-w", "/dev/null"]);
+        let (begun, before) = (Instant::now(), listeners(self.lab.b()));
+        let tcpdump = Program::start(command)?;
+        while listeners(self.lab.b()) == before {
+            ensure!(begun.elapsed() < LIMIT, "tcpdump doesn't capture");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(tcpdump)
+    }
+
+    /// Time of the worker for a packet, with members and without.
+    pub fn capture_cost(&self, scale: Scale, table: &mut Table) {
+        let mut sides = [(MEMBERS, MANY), (NO_MEMBERS, 0)];
+        let first = table.round() % sides.len();
+        sides.rotate_left(first);
+        for (key, members) in sides {
+            let value = self.worker_ns(members, scale.span.mul_f64(SPANS));
+            table.put(key.0, key.1, "ns", value.map_err(|error| format!("{error:#}")));
+        }
+    }
+
+    fn worker_ns(&self, members: usize, span: Duration) -> Result<f64> {
+        let shared = Shared::start(self.workspace, self.lab, "memory=32MiB")?;
+        let member = |_| shared.member(self.programs, "member", &[]);
+        let members = (0..members).map(member).collect::<Result<Vec<_>>>()?;
+        shared.wait_for_members(members.len())?;
+        let before = shared.run.thread_time("worker-0")?;
+        let load = self.send(span)?;
+        let used = shared.run.thread_time("worker-0")? - before;
+        shared.finish(load.sent.packets)?;
+        let (mut seen, any) = (0, !members.is_empty());
+        for member in members {
+            let [packets, _, missed] = member.counted()?;
+            ensure!(missed == 0, "a member missed {missed} packets");
+            seen += packets;
+        }
+        ensure!(!any || seen == load.sent.packets, "members saw {seen} packets of {}", load.sent.packets);
+        Ok(used.as_nanos() as f64 / load.sent.packets as f64)
+    }
+}
+
+fn check(load: Load, packets: u64, lost: u64) -> Result<()> {
+    let sent = load.sent.packets;
+    ensure!(packets == sent && lost == 0, "a program counted {packets} packets and lost {lost} of {sent}");
+    Ok(())
+}
+
+/// The numbers before these words.
+fn counts(words: &str, what: &str) -> Vec<u64> {
+    let number = |line: &str| line.trim().strip_suffix(what)?.trim().parse().ok();
+    words.split(" / ").filter_map(number).collect()
+}
+
+/// Whether it ended well.
+fn end_of(child: &mut Child) -> Result<bool> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if begun.elapsed() > LIMIT {
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_tcpdumps_said_is_read() {
+        let words = "listening on wirescope / 7 packets captured / 9 packets received by filter / 0 packets dropped by \
+            kernel / 8 packets captured / 2 packets dropped by kernel";
+        assert_eq!(counts(words, "packets captured"), [7, 8]);
+        assert_eq!(counts(words, "packets dropped by kernel"), [0, 2]);
+    }
+}
