@@ -3,7 +3,7 @@
 //! ```text
 //! 100 k packets/s of 512 B ──► run ──► group, steer=all ──► good member: all
 //!            stops    SIGSTOP for a second, SIGCONT, again        dies   SIGKILL after a moment, again
-//!            lies     joins, writes garbage into its page         flood  connects without end: says nothing, garbage, goes on
+//!            lies     joins, writes garbage into its page         flood  connects without end, 2 s of 3: says nothing, garbage, greetings
 //! ```
 //! A door that refuses is no fault: those who flood have to have been refused, or there was no flood.
 
@@ -26,7 +26,7 @@ use scope_testkit::traffic::Random;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// 1: nothing was lost.
 pub const HOSTILE: Key<'static> = ("share_hostile", "a good member beside bad ones");
@@ -47,6 +47,11 @@ const LIES: u64 = 400;
 const LIE_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
+/// A flood lasts so long, and pauses for so long: while it lasts, hardly anybody else gets in.
+const FLOOD: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries to get in, and between two looks at whether a flood begins.
+const TRY_EVERY: Duration = Duration::from_millis(10);
 /// Connections that a flood keeps at once.
 const KEPT: usize = 64;
 
@@ -105,7 +110,7 @@ fn lost_nothing(stand: &Stand, span: Duration) -> Result<()> {
 
 /// Whether there was something to survive.
 fn check_deeds(deeds: &Deeds, span: Duration) -> Result<()> {
-    let least = span.as_secs() / 4;
+    let least = span.as_secs() / 8;
     for (what, many) in
         [("stops", &deeds.stops), ("deaths", &deeds.deaths), ("lies", &deeds.lies), ("floods", &deeds.floods)]
     {
@@ -145,7 +150,10 @@ fn lie(socket: &Path, stop: &AtomicBool, lies: &AtomicU64) -> Result<()> {
     let mut random = Random::new(1);
     while !stop.load(Ordering::Relaxed) {
         // The flood may have the door's places.
-        let Ok(joined) = join(socket, &Greeting::new(GROUP, "liar")) else { continue };
+        let Ok(joined) = join(socket, &Greeting::new(GROUP, "liar")) else {
+            std::thread::sleep(TRY_EVERY);
+            continue;
+        };
         joined.page.write(&Progress::default())?;
         for _ in 0..LIES {
             let mut number = || random.below(u64::MAX) >> random.below(64);
@@ -170,11 +178,16 @@ fn lie(socket: &Path, stop: &AtomicBool, lies: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
-/// Connections as fast as they are taken: some say nothing, some garbage, some a greeting again and again.
+/// Floods of connections as fast as they are taken: some say nothing, some garbage, some a greeting again and again.
 fn flood(socket: &Path, stop: &AtomicBool, floods: &AtomicU64) -> Result<()> {
     let (mut random, address) = (Random::new(2), SocketAddrUnix::new(socket)?);
-    let mut kept: Vec<OwnedFd> = Vec::new();
+    let (mut kept, begun): (Vec<OwnedFd>, _) = (Vec::new(), Instant::now());
     while !stop.load(Ordering::Relaxed) {
+        if begun.elapsed().as_millis() % (FLOOD + PAUSE).as_millis() >= FLOOD.as_millis() {
+            kept.clear();
+            std::thread::sleep(TRY_EVERY);
+            continue;
+        }
         let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let one = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
         if connect(&one, &address).is_err() {

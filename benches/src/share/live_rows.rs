@@ -48,8 +48,6 @@ const RATES_DIFFER_MAX: f64 = 0.05;
 const AT_REST_MAX: f64 = 0.1;
 /// How long the sender sleeps where nothing is due.
 const REST: Duration = Duration::from_micros(200);
-/// Spans of the scale: what is compared is small where the machine is fast.
-const SPANS: f64 = 1.5;
 /// Before the first packet, behind the last one, and behind that where a program's blocks have a long time-out.
 const SETTLE: Duration = Duration::from_millis(300);
 const SETTLE_BEHIND: Duration = Duration::from_millis(400);
@@ -113,14 +111,13 @@ impl Stand<'_> {
 
     /// Who begins changes from round to round.
     fn compare(&self, scale: Scale, table: &mut Table, sides: &[(Side, Key<'static>)]) {
-        let span = scale.span.mul_f64(SPANS);
-        let nobody = self.load(Side::Nobody, span).map_err(|error| format!("nobody: {error:#}"));
+        let nobody = self.load(Side::Nobody, scale.span).map_err(|error| format!("nobody: {error:#}"));
         let mut sides = sides.to_vec();
         let first = table.round() % sides.len();
         sides.rotate_left(first);
         for (side, key) in sides {
             let value = nobody.clone().and_then(|nobody| {
-                let load = self.load(side, span).map_err(|error| format!("{error:#}"))?;
+                let load = self.load(side, scale.span).map_err(|error| format!("{error:#}"))?;
                 let differ = (load.sent.per_second() / nobody.sent.per_second() - 1.0).abs();
                 if differ > RATES_DIFFER_MAX {
                     let [this, other] = [load, nobody].map(|load| load.sent.per_second());
@@ -284,7 +281,7 @@ impl Stand<'_> {
         let first = table.round() % sides.len();
         sides.rotate_left(first);
         for (key, members) in sides {
-            let value = self.worker_ns(members, scale.span.mul_f64(SPANS));
+            let value = self.worker_ns(members, scale.span);
             table.put(key.0, key.1, "ns", value.map_err(|error| format!("{error:#}")));
         }
     }

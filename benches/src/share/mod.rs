@@ -11,7 +11,8 @@
 //! | packets that a run sends on | `forward_row` |
 //! | capture and four programs, by a group and by themselves; what members cost capture | `live_rows` |
 //!
-//! Programs in C (`programs`) are members of a run's group (`shared`), or of one that the bench feeds itself (`door`). `spare` is the clock of all work that a machine does.
+//! Programs in C (`programs`) are members of a run's group (`shared`), or of one that the bench feeds itself (`door`). `spare` is the
+//! clock of all work that a machine does.
 
 mod bars;
 mod door;

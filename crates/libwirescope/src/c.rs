@@ -71,28 +71,29 @@ pub struct ws_interface {
 const _: () = assert!(size_of::<ws_packet>() == 48);
 const _: () = assert!(size_of::<ws_counts>() == 32 && size_of::<ws_interface>() == 264);
 
-/// Fills as much of a structure as its caller knows; its size stays as the caller has set it.
+/// Fills as much of a structure as its caller knows with what `make` makes; its size stays as the caller has set it.
 ///
 /// # Safety
 /// `to` is NULL, or begins with a `u32`, and as many bytes as that says may be written there.
 #[inline(always)]
-unsafe fn fill<T: Copy>(to: *mut T, value: T) -> c_int {
+unsafe fn fill<T: Copy>(to: *mut T, make: impl Fn() -> T) -> c_int {
     if to.is_null() {
         return NONE;
     }
     // SAFETY: not NULL by the comparison, and so long by this function's contract.
     let size = unsafe { to.cast::<u32>().read_unaligned() };
     if size as usize >= size_of::<T>() {
-        // SAFETY: so many bytes may be written by the comparison and this function's contract. Each field is stored from
-        // its register: a copy of the structure would wait for these stores.
+        // SAFETY: so many bytes may be written by the comparison and this function's contract. It is made here and made
+        // again below, so that its address is never taken here, and each field is stored from its register: a copy of
+        // the structure would wait for these stores.
         unsafe {
-            to.write_unaligned(value);
+            to.write_unaligned(make());
             to.cast::<u32>().write_unaligned(size);
         }
         return 0;
     }
     // SAFETY: by this function's contract.
-    unsafe { fill_some(to, &value, size as usize) }
+    unsafe { fill_some(to, &make(), size as usize) }
 }
 
 /// The same of a structure that is shorter than it is known here.
@@ -214,7 +215,7 @@ pub unsafe extern "C" fn ws_packet(w: *mut ws, index: c_int, to: *mut ws_packet)
         return NONE;
     };
     let Packet { data, time_ns, original_len, interface, flags, mark, lost_before } = packet;
-    let value = ws_packet {
+    let make = || ws_packet {
         size: 0,
         captured: data.len() as u32,
         data: data.as_ptr(),
@@ -226,7 +227,7 @@ pub unsafe extern "C" fn ws_packet(w: *mut ws, index: c_int, to: *mut ws_packet)
         lost_before,
     };
     // SAFETY: a structure of the caller, as long as it says.
-    unsafe { fill(to, value) }
+    unsafe { fill(to, make) }
 }
 
 /// Whether the packets are whole; see the header.
@@ -253,7 +254,7 @@ pub unsafe extern "C" fn ws_interface(w: *mut ws, interface: u32, to: *mut ws_in
     let name = &name[..name.floor_char_boundary(NAME_BYTES - 1)];
     value.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: a structure of the caller, as long as it says.
-    unsafe { fill(to, value) }
+    unsafe { fill(to, || value) }
 }
 
 /// How much was seen and missed; see the header.
@@ -265,9 +266,9 @@ pub unsafe extern "C" fn ws_counts(w: *mut ws, to: *mut ws_counts) -> c_int {
     // SAFETY: as of `ws_next`.
     let Some(w) = (unsafe { w.as_ref() }) else { return NONE };
     let Counts { seen, missed, behind } = w.member.counts();
-    let value = ws_counts { size: 0, reserved: 0, seen, missed, behind };
+    let make = || ws_counts { size: 0, reserved: 0, seen, missed, behind };
     // SAFETY: a structure of the caller, as long as it says.
-    unsafe { fill(to, value) }
+    unsafe { fill(to, make) }
 }
 
 /// A descriptor to poll; see the header.
