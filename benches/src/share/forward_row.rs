@@ -4,8 +4,8 @@
 //! sender (namespace a) ──► va ═ vb ──► run ──► group, steer=all ──► forward ──► vb1 ═ va1: counted
 //! ```
 
+use super::attached::group_of;
 use super::live_rows::Stand;
-use super::shared::group_of;
 use crate::Scale;
 use crate::cores::cores;
 use crate::live::received;

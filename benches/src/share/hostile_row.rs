@@ -7,8 +7,8 @@
 //! ```
 //! A door that refuses is no fault: those who flood have to have been refused, or there was no flood.
 
+use super::attached::{GROUP, Shared, group_of};
 use super::live_rows::Stand;
-use super::shared::{GROUP, Shared, group_of};
 use crate::Scale;
 use crate::cores::cores;
 use crate::live::sender::{Pace, Sender};

@@ -8,8 +8,8 @@
 //! `spare`, less that of the same packets where nobody listens. Nothing else may run. A side that doesn't count exactly what was sent isn't
 //! comparable. What members cost capture is the worker's own time, by the scheduler's count.
 
+use super::attached::{GROUP, Shared};
 use super::programs::{Program, Programs};
-use super::shared::{GROUP, Shared};
 use super::spare::Spare;
 use crate::Scale;
 use crate::cores::cores;

@@ -14,6 +14,7 @@
 //! Programs in C (`programs`) are members of a run's group (`shared`), or of one that the bench feeds itself (`door`). `spare` is the
 //! clock of all work that a machine does.
 
+mod attached;
 mod bars;
 mod door;
 mod drawn;
@@ -25,7 +26,6 @@ mod live_rows;
 mod programs;
 mod read_rows;
 mod send_rows;
-mod shared;
 mod spare;
 mod takeover_row;
 

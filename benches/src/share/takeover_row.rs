@@ -6,9 +6,9 @@
 //! ```
 //! Each member notes in a file when it first sees a flow in an epoch; the file's first number is the epoch.
 
+use super::attached::Shared;
 use super::live_rows::Stand;
 use super::programs::Program;
-use super::shared::Shared;
 use crate::Scale;
 use crate::clocks::monotonic_ns;
 use crate::figures::percentile;

@@ -3,7 +3,7 @@
 use scope_dump::gaps_in_words;
 use scope_engine::{
     DumpSummary, DumpTotals, Failure, ForwardStatus, GroupStatus, InterfaceStatus, NicStatus, RunPlan,
-    ScriptStatus, StatsStatus, Status, Summary,
+    ScriptStatus, SourceRule, StatsStatus, Status, Summary, TakenByRule,
 };
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
@@ -354,6 +354,10 @@ pub fn summary(summary: &Summary, told: bool) -> String {
     line(&mut text, format!("stored    {}", amount(summary.stored.packets, summary.stored.bytes)));
     if summary.filtered.packets > 0 {
         line(&mut text, format!("filtered  {}", amount(summary.filtered.packets, summary.filtered.bytes)));
+    }
+    for SourceRule { source, rule, taken: TakenByRule { dropped, cut } } in &summary.source_rules {
+        let (dropped, cut) = (number(*dropped), number(*cut));
+        line(&mut text, format!("rule      {rule} of {source}: {dropped} dropped, {cut} truncated"));
     }
     for entry in &summary.interfaces {
         line(&mut text, format!("interface {}", interface(entry)));

@@ -365,7 +365,14 @@ fn one_that_doesn_t_move_is_removed_from_a_run_that_loses_nothing() {
     let done = run.finish(LIMIT);
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
     summary["groups"].as_array().unwrap().iter().for_each(adds_up);
-    assert!(sorted(&packets(&place.path("good.pcapng"))) == sorted(&packets(&file)), "other packets");
+    let (found, expected) = (packets(&place.path("good.pcapng")), packets(&file));
+    assert!(
+        sorted(&found) == sorted(&expected),
+        "{} of {} packets: {}",
+        found.len(),
+        expected.len(),
+        summary["groups"]
+    );
     drop(still);
 }
 

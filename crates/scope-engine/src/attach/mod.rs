@@ -36,8 +36,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// Connections at once, besides those of members.
@@ -50,8 +50,10 @@ const TAKEN_AT_ONCE: usize = 32;
 const GREETING_TIME: Duration = Duration::from_secs(1);
 /// Between two looks at whether the run is over, and at who says nothing.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The same where some of the ring is held for members: what they have read is let go, and what comes next is held.
-const HOLD_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// Between two looks at what is to be held of the ring, while a member wants it.
+const HOLD_EVERY: Duration = Duration::from_millis(5);
+/// The same while none does.
+const HOLD_IDLE: Duration = Duration::from_millis(100);
 /// Between so many connections and the next ones, so that a flood of them leaves the processor to others.
 const BREATH: Duration = Duration::from_millis(10);
 /// Where the system gives no descriptor for a connection.
@@ -155,16 +157,22 @@ impl Prepared {
         let sharing = (!sharer.groups.is_empty()).then(|| Sharing::start(&sharer)).transpose()?;
         let connections_max = GUESTS_MAX + members.iter().map(Members::seats).sum::<usize>();
         let table = Mutex::new(Table { members, counts: DoorCounts::default() });
-        let desk = Arc::new(Desk { ring: ring.clone(), table, sharing, own });
+        let desk = Arc::new(Desk { ring: ring.clone(), table, sharing, own, holder: OnceLock::new() });
         let stop = Arc::new(AtomicBool::new(false));
         let (socket, listener) = socket.unzip();
         let door = Door { desk: desk.clone(), stop: stop.clone(), guests, connections_max };
-        let thread = std::thread::Builder::new().name("attach".to_string());
-        let thread = thread.spawn(move || door.work(listener.as_ref()))?;
+        let named = |name: &str| std::thread::Builder::new().name(name.to_string());
+        let mut working = vec![named("attach").spawn(move || door.work(listener.as_ref()))?];
+        if socket.is_some() {
+            let (of_holder, stop) = (desk.clone(), stop.clone());
+            let holder = named("hold").spawn(move || of_holder.hold(&stop))?;
+            let _ = desk.holder.set(holder.thread().clone());
+            working.push(holder);
+        }
         let attach = Attach {
             desk,
             stop,
-            thread: Mutex::new(Some(thread)),
+            working: Mutex::new(working),
             stop_forwards,
             forwards: Mutex::default(),
             socket,
@@ -181,7 +189,7 @@ impl Prepared {
 pub struct Attach {
     desk: Arc<Desk>,
     stop: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    working: Mutex<Vec<JoinHandle<()>>>,
     stop_forwards: Arc<AtomicBool>,
     /// Those that go, protected for the end.
     forwards: Mutex<Vec<JoinHandle<()>>>,
@@ -306,8 +314,9 @@ impl Attach {
             let _ = forward.join();
         }
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        let working = std::mem::take(&mut *self.working.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in working {
+            thread.thread().unpark();
             let _ = thread.join();
         }
         if let Some(sharing) = &self.desk.sharing {
@@ -358,9 +367,20 @@ struct Desk {
     sharing: Option<Sharing>,
     /// Who may be a member where nothing was said.
     own: Allowed,
+    /// The thread that holds what readers of the ring still need.
+    holder: OnceLock<Thread>,
 }
 
 impl Desk {
+    /// Holds of the ring what its readers still need, as far as they may have it held: apart from the door, which others can
+    /// keep busy.
+    fn hold(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            let holds = self.table().members.iter_mut().any(Members::hold); // the ring's alone can
+            std::thread::park_timeout(if holds { HOLD_EVERY } else { HOLD_IDLE });
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -418,12 +438,11 @@ struct Door {
 impl Door {
     fn work(mut self, listener: Option<&OwnedFd>) {
         stand_back(); // whoever floods it gets what capture leaves
-        let mut holds = false;
         while !self.stop.load(Ordering::Relaxed) {
             let mut ready = Vec::with_capacity(self.guests.len() + 1);
             ready.extend(self.guests.iter().map(|guest| PollFd::new(&guest.socket, PollFlags::IN)));
             ready.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
-            if poll(&mut ready, Some(if holds { &HOLD_EVERY } else { &LOOK_EVERY })).is_err() {
+            if poll(&mut ready, Some(&LOOK_EVERY)).is_err() {
                 std::thread::sleep(PAUSE);
                 continue;
             }
@@ -440,7 +459,6 @@ impl Door {
                 }
                 stays
             });
-            holds = self.desk.table().members.iter_mut().any(Members::hold); // the ring's alone can
             if let (Some(listener), [true]) = (listener, of_listener)
                 && self.take(listener)
             {
@@ -567,6 +585,9 @@ impl Desk {
             }
         };
         guest.stage = Stage::Member(Place { group, number });
+        if let Some(holder) = self.holder.get().filter(|_| greeting.hold > 0) {
+            holder.unpark();
+        }
         let is_kept = seat.is_some();
         let ring = seat.as_ref().map_or(&self.ring, |seat| seat.memory());
         // They were there when the run began.

@@ -52,6 +52,11 @@ pub fn status(status: &Value) -> String {
             size(of(&store["used"]))
         ));
     }
+    for rule in list(&status["source_rules"]) {
+        let [dropped, cut] = ["dropped", "cut"].map(|figure| number(of(&rule[figure])));
+        let (name, source) = (text(&rule["rule"]), text(&rule["source"]));
+        lines.push(format!("rule {name} of {source}: {dropped} dropped, {cut} truncated"));
+    }
     lines.extend(statistics(&status["stats"]));
     for script in list(&status["scripts"]) {
         let disabled = if script["disabled"].is_null() { "" } else { ", DISABLED" };
