@@ -153,7 +153,10 @@ impl Stand {
         let pages = std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
                 for seat in of_pages.seats() {
-                    let done = std::array::from_fn(|lane| seat.memory().lane_next(lane as u32));
+                    let next = |lane: u32| {
+                        if lane < seat.memory().lanes() { seat.memory().lane_next(lane) } else { 0 }
+                    };
+                    let done = std::array::from_fn(|lane| next(lane as u32));
                     let _ = seat.page().write(&Progress { done, ..Progress::default() });
                 }
                 std::thread::sleep(Duration::from_millis(2));

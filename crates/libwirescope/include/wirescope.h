@@ -80,7 +80,7 @@ ws *ws_open(const char *socket, const char *group, const char *options, char *er
 
 /* Goes on to the next packets and gives the last ones back: how many there are, 1 or more. 0: none has come within `timeout_ms`
  * (0: never wait; less: wait for ever; a signal doesn't end the wait). -1: the run has ended, and all that it left was handed
- * out. -2: failed, see ws_error. */
+ * out. -2: failed, or the run has removed this program, see ws_error. */
 int ws_next(ws *, int timeout_ms);
 
 /* Packet `index`, from 0, of those that ws_next has found. 0, or -1: there is none with this index, or it was overwritten. */

@@ -31,6 +31,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The page is written so often, where nothing waits for it.
 const PAGE_EVERY: Duration = Duration::from_millis(1);
 
+/// Why there is nothing more though the run goes on.
+const REMOVED: &str = "the run has removed this member: it did not read for too long, or may not any more";
+
 /// So many packets ahead memory is asked for one: as long as a few of them take, it needs.
 const FETCHED_AHEAD: usize = 8;
 
@@ -212,6 +215,10 @@ impl Member {
         let next = match is_damaged {
             true => Err(ReadError("a segment has other packets than it says".to_string())),
             false => self.look(wait).map_err(|error| ReadError(error.to_string())),
+        };
+        let next = match next {
+            Ok(Next::Ended) if self.joined.was_removed() => Err(ReadError(REMOVED.to_string())),
+            next => next,
         };
         self.failed = next.clone().err();
         next

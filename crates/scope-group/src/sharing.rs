@@ -766,17 +766,20 @@ fn give(
     patient: Option<&Bell>,
 ) {
     memory.count(picks.len() as u64);
+    let mut since = None;
     while let Appended::Full(from) = memory.append(ring, place, looked, picks) {
         picks = &picks[from..];
-        if !patient.is_some_and(|bell| wait_for_room(memory, bell)) {
+        let since = *since.get_or_insert_with(Instant::now);
+        if !patient.is_some_and(|bell| wait_for_room(memory, bell, since)) {
             memory.miss(place.0, picks.len() as u64);
             return;
         }
     }
 }
 
-/// Waits a moment for room in a memory; whether it is to be waited for.
-fn wait_for_room(memory: &mut Memory, bell: &Bell) -> bool {
+/// Waits a moment for room in a memory, as it has done `since`; whether it is to be waited for. When nobody looked at its
+/// member, as while another one was waited for, that is no stillness of its own.
+fn wait_for_room(memory: &mut Memory, bell: &Bell, since: Instant) -> bool {
     if memory.seat.phase() != Phase::Active || memory.seat.is_removed() || bell.told().order == Order::End {
         return false;
     }
@@ -785,7 +788,7 @@ fn wait_for_room(memory: &mut Memory, bell: &Bell) -> bool {
     std::thread::sleep(ROOM_EVERY);
     let now = Instant::now();
     memory.look(now);
-    if now.duration_since(memory.moved) < REMOVED_AFTER {
+    if now.duration_since(memory.moved.max(since)) < REMOVED_AFTER {
         return true;
     }
     memory.seat.remove();

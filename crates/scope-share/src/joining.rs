@@ -77,6 +77,12 @@ impl Joined {
         }
     }
 
+    /// Whether the run has ended the membership before its own end: it did not move for too long where the run waits for it, or
+    /// its user may not be a member any more.
+    pub fn was_removed(&self) -> bool {
+        self.page.is_removed()
+    }
+
     /// The connection: it can be read from where there is news, or the run is over.
     pub fn connection(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()

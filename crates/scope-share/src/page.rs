@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! 0          8           16     24       32      40
-//! | WSMEMBER | began     | read | missed | waits | done, of each lane |    numbers of 64 bits, little-endian
+//! | WSMEMBER | began     | read | missed | waits | done, of each lane | removed |    numbers of 64 bits, little-endian
 //! ```
 //! Packets are those of all lanes. `done` is the number of the first segment of a lane that the member still needs: for
-//! groups, which keep what is unread, and for readers of the ring that some of it is held for.
+//! groups, which keep what is unread, and for readers of the ring that some of it is held for. `removed` alone is the run's
+//! to write: the membership is over before the run is.
 //!
 //! It has no order with anything else: a look may see some numbers of now and some of a moment ago. So the run holds them
 //! against what it has published, see [`Progress::within`].
@@ -22,6 +23,8 @@ const PAGE_BYTES: u64 = 4096;
 pub const LANES: usize = 32;
 /// Bytes of it that mean something.
 const USED_BYTES: usize = 40 + 8 * LANES;
+/// Where the run says that the membership is over.
+const REMOVED_AT: u64 = USED_BYTES as u64;
 const MAGIC: &[u8; 8] = b"WSMEMBER";
 
 /// How far a member says that it is: packets of all lanes.
@@ -129,8 +132,23 @@ impl Page {
     /// # Errors
     /// The system's.
     pub fn clear(&self) -> io::Result<()> {
-        pwrite(&self.0, &[0; USED_BYTES], 0)?;
+        pwrite(&self.0, &[0; USED_BYTES + 8], 0)?;
         Ok(())
+    }
+
+    /// Says that the membership is over before the run is: messages may find no room with one that doesn't read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&self) -> io::Result<()> {
+        pwrite(&self.0, &1u64.to_le_bytes(), REMOVED_AT)?;
+        Ok(())
+    }
+
+    /// Whether the run has said so.
+    pub fn is_removed(&self) -> bool {
+        let mut bytes = [0; 8];
+        pread(&self.0, &mut bytes, REMOVED_AT).is_ok() && bytes != [0; 8]
     }
 }
 
@@ -153,8 +171,11 @@ mod tests {
         let said = Progress { began: 1, read: u64::MAX, missed: 3, waits: true, done };
         page.write(&said).unwrap();
         assert_eq!(page.read(), Some(said));
+        assert!(!page.is_removed());
+        page.remove().unwrap();
+        assert!(page.is_removed() && page.read() == Some(said));
         page.clear().unwrap();
-        assert_eq!(page.read(), None);
+        assert!(page.read().is_none() && !page.is_removed());
     }
 
     #[test]

@@ -154,8 +154,14 @@ fn answer(asked: Asked) -> u8 {
     let mut tapping = Tapping::new(&asked, reader, joined, file);
     let read = tapping.go(&stop);
     let missed = tapping.missed();
+    let is_removed = tapping.joined.was_removed();
     let (written, gaps) = tapping.finish();
-    tell(&asked, &place, missed, &written, &gaps, read.err().map(|error| not_read(&asked.path, &error)))
+    let broken = read.err().map(|error| not_read(&asked.path, &error));
+    let removed = is_removed.then(|| {
+        let cause = "the run has removed this tap: it did not read for too long, or may not any more";
+        Fault::of_thing(&asked.greeting.group).cause(cause).remedy("see: wirescope groups, and the run's log")
+    });
+    tell(&asked, &place, missed, &written, &gaps, broken.or(removed))
 }
 
 /// Where packets go, and what that is called. A new file gets its name at once, and grows.

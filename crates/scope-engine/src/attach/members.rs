@@ -211,6 +211,11 @@ impl Members {
         !is_removed && member.is_some_and(|member| is_own || self.may(&member.peer))
     }
 
+    /// Says on its page that a member is none any more.
+    pub(super) fn tell_removed(&self, number: u16) {
+        let _ = self.leaves[usize::from(number)].page.remove(); // its connection ends all the same
+    }
+
     /// A new member, and what it gets; `hold`: what may be held of the ring for it.
     ///
     /// # Errors

@@ -467,6 +467,7 @@ impl Door {
         }
         for guest in &self.guests {
             if let Stage::Member(place) = guest.stage {
+                self.desk.may_stay(guest); // who was removed a moment ago is told so
                 self.desk.leave(place);
             }
         }
@@ -511,6 +512,9 @@ impl Desk {
             }
             Stage::Member(Place { group, number }) => {
                 let stays = table.members[group].may_stay(number);
+                if !stays {
+                    table.members[group].tell_removed(number);
+                }
                 table.counts.removed += u64::from(!stays);
                 stays
             }
