@@ -43,8 +43,8 @@ const MODELS: &[(&str, Option<usize>, fn())] = &[
     ("summaries", None, summaries),
     ("summaries_lapped", None, summaries_lapped),
     ("outside_open", Some(3), outside_open),
-    ("outside_lapped", Some(2), outside_lapped),
-    ("outside_held", Some(2), outside_held),
+    ("outside_lapped", Some(1), outside_lapped),
+    ("outside_held", Some(1), outside_held),
 ];
 
 /// Runs one model through all its orders; false: there is none of this name.

@@ -433,7 +433,7 @@ pub const MUTANTS: &[Mutant] = &[
             "control.word.load(Ordering::Acquire) >> crate::control::PIN_BITS,",
         )],
         model: "outside_held",
-        says: "foreign bytes",
+        says: "a ring that tells the truth",
     },
     Mutant {
         name: "held_by_a_generation_before_its_words",
@@ -443,6 +443,6 @@ pub const MUTANTS: &[Mutant] = &[
             "    control.generation.store(generation, Ordering::Relaxed); // for who finds the slot",
         )],
         model: "outside_held",
-        says: "foreign bytes",
+        says: "a ring that tells the truth",
     },
 ];

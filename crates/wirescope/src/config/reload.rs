@@ -134,7 +134,7 @@ impl Reloader {
             settings.values(SOURCE).iter().map(|value| value.text.clone()).collect()
         };
         let are_same = specs(&new.settings) == specs(&self.settings);
-        let kept = |key: &str| !Live::KEYS.contains(&key) && !(key == SOURCE && are_same);
+        let kept = |key: &str| !(Live::KEYS.contains(&key) || key == SOURCE && are_same);
         let settings = new.settings.keeping(&self.settings, kept);
         let told = |key: &str| {
             let (old, new) = (self.settings.value_text(key), new.settings.value_text(key));
