@@ -1,39 +1,13 @@
-/* Counts packets from and to a UDP port on the group `ring`, a burst at a time: the same look as the example count53.
+/* Counts packets from and to a UDP port on the group `ring`, a burst at a time, as the example count53 does.
  *
  *     port SOCKET PORT         prints "ready"; for each line that it reads it goes through all that is there, and prints
  *                              NS PACKETS FOUND MISSED, with the processor time of that
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
-#include <wirescope.h>
 
-static unsigned be16(const uint8_t *bytes) { return bytes[0] << 8 | bytes[1]; }
-
-static int is_of_port(const uint8_t *data, uint32_t bytes, unsigned port)
-{
-    uint32_t at = 12;
-    while (at + 6 <= bytes && (be16(data + at) == 0x8100 || be16(data + at) == 0x88a8))
-        at += 4;
-    if (at + 2 + 40 > bytes)
-        return 0;
-    const uint8_t *ip = data + at + 2;
-    switch (be16(data + at)) {
-    case 0x0800:
-        if (ip[9] != 17 || be16(ip + 6) & 0x1fff)
-            return 0;
-        at += 2 + (ip[0] & 15) * 4;
-        break;
-    case 0x86dd:
-        if (ip[6] != 17)
-            return 0;
-        at += 2 + 40;
-        break;
-    default:
-        return 0;
-    }
-    return at + 4 <= bytes && (be16(data + at) == port || be16(data + at + 2) == port);
-}
+#define main example_main
+#include "count53.c"
+#undef main
 
 static long long cpu_ns(void)
 {

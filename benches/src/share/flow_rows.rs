@@ -10,13 +10,12 @@
 
 use super::drawn::{self, Drawn, Ends, PAYLOAD_AT};
 use super::group_rows::wait_until;
+use super::served::{Seats, served};
 use crate::table::{Key, Table};
 use anyhow::{Context, Result, ensure};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use scope_filter::{Filter, FilterEngine, VlanRule};
 use scope_group::rules::RuleSet;
-use scope_group::{Group, GroupPlan, Newcomer, Phase, Settings, Sharer, Sharing};
-use scope_machine::cpus::Pinning;
+use scope_group::{Group, Newcomer, Phase, Sharing};
 use scope_ring::{Reader, Ring};
 use scope_share::Progress;
 use scope_testkit::traffic::Random;
@@ -174,28 +173,8 @@ impl Members {
 impl Stand {
     fn new(seed: u64) -> Result<Stand> {
         let ring = scope_measure::ring(RING_BYTES, None, 1)?;
-        let plan = GroupPlan {
-            name: "flows".to_string(),
-            settings: Settings {
-                interface: None,
-                filter: Filter::compile("", VlanRule::default(), &[])?,
-                steer: "flow".parse()?,
-                rules: Arc::new(RuleSet::default()),
-            },
-            memory_bytes: MEMORY_BYTES,
-            members_max: SEATS,
-            members: 0,
-            stuck: None,
-        };
-        let group = Arc::new(Group::create(&plan, ring.run_id())?);
-        let sharing = Sharing::start(&Sharer {
-            ring: ring.clone(),
-            groups: vec![group.clone()],
-            threads: 1,
-            pinning: Pinning::Anywhere,
-            is_live: true,
-            engine: FilterEngine::default(),
-        })?;
+        let seats = Seats { many: SEATS, memory_bytes: MEMORY_BYTES };
+        let (group, sharing) = served(&ring, "flow", RuleSet::default(), seats)?;
         let mut random = Random::new(seed + 1);
         let mut host = || random.below(1 << 32) as u32;
         // Both directions of a flow follow each other.

@@ -5,15 +5,15 @@
 //! burst.
 
 use super::drawn::{self, Drawn, Ends};
+use super::served::{Seats, served};
 use crate::Scale;
 use crate::table::{Key, Table};
 use anyhow::{Context, Result, ensure};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_filter::{Filter, VlanRule};
 use scope_group::rules::{Rule, RuleSet, Test};
 use scope_group::sets::{Set, SetKind};
-use scope_group::{Group, GroupPlan, Newcomer, Phase, Settings, Sharer, Sharing};
-use scope_machine::cpus::Pinning;
+use scope_group::{Group, Newcomer, Phase, Sharing};
 use scope_measure::{Feeder, Packets, Sizes};
 use scope_ring::{Ring, Steering};
 use scope_share::Progress;
@@ -68,7 +68,7 @@ struct Stand {
     feeder: Feeder,
     drawn: Option<Drawn>,
     packets: Packets,
-    groups: Vec<Arc<Group>>,
+    group: Arc<Group>,
     sharing: Sharing,
     /// Of the sharing thread.
     clock: libc::clockid_t,
@@ -118,26 +118,10 @@ impl Stand {
         let ring = scope_measure::ring(scale.ring_bytes / 2, Some(2 << 20), 1)?;
         let feeder = Feeder::new(&ring, 0)?;
         let drawn = is_drawn.then(|| Drawn::new(&ring, by_chance())).transpose()?;
-        let filter = Filter::compile("", VlanRule::default(), &[])?;
-        let plan = GroupPlan {
-            name: "bench".to_string(),
-            settings: Settings { filter, interface: None, steer: "flow".parse()?, rules: Arc::new(rules) },
-            memory_bytes: MEMORY_BYTES.min(scale.ring_bytes / 4),
-            members_max: MEMBERS,
-            members: 0,
-            stuck: None,
-        };
-        let groups = vec![Arc::new(Group::create(&plan, ring.run_id())?)];
-        let sharing = Sharing::start(&Sharer {
-            ring: ring.clone(),
-            groups: groups.clone(),
-            threads: 1,
-            pinning: Pinning::Anywhere,
-            is_live: true,
-            engine: FilterEngine::default(),
-        })?;
+        let seats = Seats { many: MEMBERS, memory_bytes: MEMORY_BYTES.min(scale.ring_bytes / 4) };
+        let (group, sharing) = served(&ring, "flow", rules, seats)?;
         let mut connections = Vec::new();
-        for seat in groups[0].seats() {
+        for seat in group.seats() {
             let (one, other) =
                 socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
             connections.push(other);
@@ -145,10 +129,10 @@ impl Stand {
             seat.page().write(&Progress::default())?;
         }
         sharing.ring();
-        wait_until("members", || groups[0].seats().iter().all(|seat| seat.phase() == Phase::Active))?;
+        wait_until("members", || group.seats().iter().all(|seat| seat.phase() == Phase::Active))?;
         let clock = clock_of("share-0")?;
         // All that members are given is done with at once, so that their memories are never full.
-        let (stop, of_pages) = (Arc::new(AtomicBool::new(false)), groups[0].clone());
+        let (stop, of_pages) = (Arc::new(AtomicBool::new(false)), group.clone());
         let told = stop.clone();
         let pages = std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
@@ -169,7 +153,7 @@ impl Stand {
             feeder,
             drawn,
             packets,
-            groups,
+            group,
             sharing,
             clock,
             _connections: connections,
@@ -178,7 +162,7 @@ impl Stand {
         };
         // All memory is resident from here on: each member has been given as much as it has room for.
         let burst_bytes = scale.ring_bytes / 2 / BURST_PART;
-        for _ in 0..2 + plan.memory_bytes * u64::from(MEMBERS) / burst_bytes {
+        for _ in 0..2 + seats.memory_bytes * u64::from(MEMBERS) / burst_bytes {
             stand.burst(scale)?;
         }
         Ok(stand)
@@ -208,7 +192,7 @@ impl Stand {
             }
         };
         let published = |ring: &Ring| ring.counters().lanes.iter().map(|lane| lane.packets).sum::<u64>();
-        let group = self.groups[0].clone();
+        let group = self.group.clone();
         wait_until("the sharing thread", || group.status(published(&self.ring)).counts.behind == 0)?;
         let used = self.cpu_ns()? - before.0;
         let (given, missed) = self.given();
@@ -218,7 +202,7 @@ impl Stand {
 
     /// Packets that members were given, and that they or the thread missed.
     fn given(&self) -> (u64, u64) {
-        let status = self.groups[0].status(0);
+        let status = self.group.status(0);
         let sum = |of: fn(&scope_share::page::Standing) -> u64| {
             status.members.iter().map(|it| of(&it.standing)).sum::<u64>()
         };

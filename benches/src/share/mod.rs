@@ -26,6 +26,7 @@ mod live_rows;
 mod programs;
 mod read_rows;
 mod send_rows;
+mod served;
 mod spare;
 mod takeover_row;
 

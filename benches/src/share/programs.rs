@@ -49,7 +49,9 @@ impl Programs {
             let source = workspace.root.join("benches/programs").join(name).with_extension("c");
             let mut cc = Command::new("cc");
             cc.args(["-std=gnu11", "-O2", "-o"]).arg(folder.path().join(name)).arg(source);
-            cc.arg("-I").arg(workspace.root.join("crates/libwirescope/include"));
+            for folder in ["include", "examples"] {
+                cc.arg("-I").arg(workspace.root.join("crates/libwirescope").join(folder));
+            }
             let output = cc.arg("-L").arg(folder.path()).arg("-lwirescope").output().context("cc")?;
             ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

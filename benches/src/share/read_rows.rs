@@ -7,20 +7,18 @@
 use super::door::Door;
 use super::group_rows::wait_until;
 use super::programs::Programs;
+use super::served::{Seats, served};
 use crate::Scale;
 use crate::clocks::{cpu_ns, monotonic_ns};
 use crate::figures::{median, percentile};
 use crate::table::{Key, Table};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
-use scope_filter::{Filter, FilterEngine, VlanRule};
+use scope_group::Phase;
 use scope_group::rules::RuleSet;
-use scope_group::{Group, GroupPlan, Phase, Settings, Sharer, Sharing};
-use scope_machine::cpus::Pinning;
 use scope_measure::{Feeder, Packets, Sizes};
-use scope_ring::{Reader, Ring};
+use scope_ring::Reader;
 use scope_testkit::traffic::Random;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time of a packet in a program in C, by libwirescope.
@@ -181,23 +179,24 @@ fn seen_us(
     let source = Packets::new(Sizes::Imix);
     feeder.feed(&source, 1);
     let packets = (scale.span.as_micros() as u64 / GAP_US).max(SEEN_MIN);
-    let (groups, sharing) = if is_group { all_to_one(&ring)? } else { (Vec::new(), None) };
+    let seats = Seats { many: 1, memory_bytes: SEEN_RING_BYTES / 4 };
+    let served = is_group.then(|| served(&ring, "all", RuleSet::default(), seats)).transpose()?;
     let door = Door::open(&folder.path().join("attach"))?;
     let words = [door.path().display().to_string(), packets.to_string()];
     let (program, connection) = std::thread::scope(|scope| {
         let program = scope
             .spawn(|| programs.start("seen", &[&words[0], if is_group { "all" } else { "ring" }, &words[1]]));
-        let connection = match groups.first() {
-            Some(group) => door.let_sit(&group.seats()[0]),
+        let connection = match &served {
+            Some((group, _)) => door.let_sit(&group.seats()[0]),
             None => door.let_read(&ring),
         };
-        if let Some(sharing) = &sharing {
+        if let Some((_, sharing)) = &served {
             sharing.ring();
         }
         let program = program.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         anyhow::Ok((program?, connection?))
     })?;
-    if let (Some(group), Some(sharing)) = (groups.first(), &sharing) {
+    if let Some((group, sharing)) = &served {
         sharing.ring();
         wait_until("the member", || group.seats()[0].phase() == Phase::Active)?;
     }
@@ -210,40 +209,13 @@ fn seen_us(
     }
     let late = program.finish()?;
     drop(connection);
-    if let Some(sharing) = sharing {
+    if let Some((_, sharing)) = served {
         sharing.end();
     }
     let late: Vec<f64> = late.iter().filter_map(|line| line.parse().ok()).collect();
     ensure!(late.len() as u64 == packets, "{} packets seen of {packets}", late.len());
     ensure!(late.iter().all(|ns| *ns > 0.0), "a packet was seen before it was appended");
     Ok(percentile(&late, 99.0).context("no packets")? / 1000.0)
-}
-
-/// A group with one seat, which gets everything, and its thread.
-fn all_to_one(ring: &Arc<Ring>) -> Result<(Vec<Arc<Group>>, Option<Sharing>)> {
-    let plan = GroupPlan {
-        name: "all".to_string(),
-        settings: Settings {
-            interface: None,
-            filter: Filter::compile("", VlanRule::default(), &[])?,
-            steer: "all".parse()?,
-            rules: Arc::new(RuleSet::default()),
-        },
-        memory_bytes: SEEN_RING_BYTES / 4,
-        members_max: 1,
-        members: 0,
-        stuck: None,
-    };
-    let groups = vec![Arc::new(Group::create(&plan, ring.run_id())?)];
-    let sharing = Sharing::start(&Sharer {
-        ring: ring.clone(),
-        groups: groups.clone(),
-        threads: 1,
-        pinning: Pinning::Anywhere,
-        is_live: true,
-        engine: FilterEngine::default(),
-    })?;
-    Ok((groups, Some(sharing)))
 }
 
 #[cfg(test)]

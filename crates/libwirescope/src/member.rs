@@ -17,7 +17,7 @@ use scope_ring::{
     Begin, Bytes, Lent, LentPacket, OutsideCounts, OutsideError, OutsideInterface, OutsideReader, Steering,
 };
 use scope_share::message::{Greeting, is_name};
-use scope_share::{DEFAULT_PATH, Joined, Progress, RING, join};
+use scope_share::{DEFAULT_PATH, Joined, Progress, REMOVED, RING, join};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,9 +30,6 @@ const NAP: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The page is written so often, where nothing waits for it.
 const PAGE_EVERY: Duration = Duration::from_millis(1);
-
-/// Why there is nothing more though the run goes on.
-const REMOVED: &str = "the run has removed this member: it did not read for too long, or may not any more";
 
 /// So many packets ahead memory is asked for one: as long as a few of them take, it needs.
 const FETCHED_AHEAD: usize = 8;

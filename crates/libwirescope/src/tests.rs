@@ -187,6 +187,18 @@ fn a_member_sees_each_packet_once_as_it_was_written_to_the_end_of_the_run() {
 }
 
 #[test]
+fn a_member_that_the_run_removes_reads_the_rest_and_then_knows() {
+    let (ring, mut lane) = ring(64);
+    let (mut member, run) = Door::of(&ring, true).join("ids", "");
+    write(&mut lane, 10);
+    run.page.remove().unwrap();
+    drop(run.connection);
+    assert_eq!(member.next(None), Ok(Next::Packets(10)));
+    let words = member.next(None).unwrap_err().to_string();
+    assert!(words.contains("the run has removed this member"), "{words}");
+}
+
+#[test]
 fn what_is_overrun_while_it_is_looked_at_is_told_counted_and_missing_before_the_next() {
     let (ring, mut lane) = ring(16);
     let (mut member, _run) = Door::of(&ring, false).join("ring", "");

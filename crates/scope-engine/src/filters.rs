@@ -22,11 +22,6 @@ pub(crate) fn prepare_filters<'a>(
         let text = format!("source '{}': prefilter: {error}: the interpreter evaluates it", entry.spec);
         Some(Warning::of(WarningKind::Interpreter, text))
     };
-    let of_rules = |entry: &SourceEntry| {
-        let error = entry.rules.filters().find_map(|filter| filter.prepare(engine).err())?;
-        let text = format!("source '{}': rule: {error}: the interpreter evaluates it", entry.spec);
-        Some(Warning::of(WarningKind::Interpreter, text))
-    };
     let stored = |filter: &Filter| {
         let text = format!("store-filter: {}: the interpreter evaluates it", filter.prepare(engine).err()?);
         Some(Warning::of(WarningKind::Interpreter, text))
@@ -39,7 +34,6 @@ pub(crate) fn prepare_filters<'a>(
     sources
         .iter()
         .filter_map(prefilter)
-        .chain(sources.iter().filter_map(of_rules))
         .chain(volumes.filter_map(|volume| volume.filter.as_ref()).filter_map(stored))
         .chain(signals.tallies.iter().filter_map(|tally| tally.filter.as_ref()).filter_map(measured))
         .chain(triggers.filter_map(|trigger| unready(trigger, engine)))

@@ -119,6 +119,8 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
     // Before the sources are opened: live packets would wait meanwhile.
     let Fixed { filter_engine, sources, signals, .. } = &plan.fixed;
     let mut warnings = prepare_filters(*filter_engine, sources, store, signals, plan.live.triggers.iter());
+    let source_rules = Arc::new(SourceRules::new(sources));
+    warnings.extend(source_rules.prepare(*filter_engine));
     warnings.extend(short_snap::warnings(&plan, &plan.fixed.link_types).into_iter().map(Warning::from));
     let make = |stats: &StatsPlan| Tables::make(stats, ring.run_id(), &sources::live_workers(&plan.fixed));
     let tables = plan.fixed.stats.as_ref().map(make).unwrap_or_default();
@@ -200,6 +202,7 @@ pub fn run(plan: RunPlan, control: &Arc<Control>, watch: &dyn Watch) -> Result<S
         exec,
         scripts,
         attach,
+        source_rules,
     };
     let run = Run::new(plan, ready, &sources, control.clone());
     run.log_start(&memory, &notes);
@@ -305,6 +308,7 @@ struct Ready {
     exec: Option<Arc<Exec>>,
     scripts: Arc<Scripts>,
     attach: Option<Arc<Attach>>,
+    source_rules: Arc<SourceRules>,
 }
 
 impl Run {
@@ -322,6 +326,7 @@ impl Run {
             exec,
             scripts,
             attach,
+            source_rules,
         } = ready;
         let live = sources.iter().any(|feed| feed.source.timing() == Timing::Live);
         let grace_ns = sources.iter().map(|feed| feed.source.grace_ns()).max().unwrap_or(0);
@@ -352,9 +357,8 @@ impl Run {
         };
         let begin = |stats| Arc::new(Statistics::new(stats, sources.len(), ring.run_id(), live, tables));
         let statistics = plan.fixed.stats.clone().map(begin);
-        let Fixed { sources: entries, filter_engine, link_types, .. } = &plan.fixed;
         let shared = Shared {
-            source_rules: Arc::new(SourceRules::new(entries, *filter_engine, link_types)),
+            source_rules,
             attach,
             ring,
             measuring,
@@ -469,7 +473,9 @@ impl Run {
                 let triggers = self.shared.triggers.current();
                 let in_force = triggers.of_packets.iter().map(|trigger| trigger.config());
                 let Fixed { filter_engine, sources, signals, .. } = &self.fixed;
-                for warning in prepare_filters(*filter_engine, sources, None, signals, in_force) {
+                let unready = prepare_filters(*filter_engine, sources, None, signals, in_force);
+                let of_rules = self.shared.source_rules.prepare(*filter_engine);
+                for warning in unready.into_iter().chain(of_rules) {
                     self.warn(warning, watch, &mut warnings);
                 }
                 drop(triggers);

@@ -8,10 +8,12 @@
 
 use crate::plan::SourceEntry;
 use scope_events::counts;
+use scope_events::event::{Warning, WarningKind};
 use scope_filter::FilterEngine;
-use scope_group::rules::RuleSet;
-use scope_packet::LinkType;
+use scope_group::rules::{RuleSet, fold_former};
+use scope_spelling::figures::plural;
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +24,12 @@ pub struct TakenByRule {
     pub dropped: u64,
     /// Packets that it truncated; they count as cut.
     pub cut: u64,
+}
+
+impl AddAssign for TakenByRule {
+    fn add_assign(&mut self, more: TakenByRule) {
+        (self.dropped, self.cut) = (self.dropped + more.dropped, self.cut + more.cut);
+    }
 }
 
 /// A rule of a source, and what it has taken.
@@ -48,32 +56,24 @@ pub struct SourceRules {
     /// Another one with each change; 0: there are none, and never will be.
     version: AtomicU64,
     sources: Mutex<Vec<Of>>,
-    engine: FilterEngine,
-    link_types: Vec<LinkType>,
 }
 
 impl SourceRules {
     /// Those of all sources, by number.
-    pub fn new(entries: &[SourceEntry], engine: FilterEngine, link_types: &[LinkType]) -> SourceRules {
+    pub fn new(entries: &[SourceEntry]) -> SourceRules {
         let of = |entry: &SourceEntry| Of {
             source: entry.spec.clone(),
             rules: entry.rules.clone(),
             taken: BTreeMap::new(),
         };
-        let rules = SourceRules {
-            version: AtomicU64::new(1),
-            sources: Mutex::new(entries.iter().map(of).collect()),
-            engine,
-            link_types: link_types.to_vec(),
-        };
-        entries.iter().for_each(|entry| rules.prepare(&entry.rules));
-        rules
+        let sources = Mutex::new(entries.iter().map(of).collect());
+        SourceRules { version: AtomicU64::new(1), sources }
     }
 
-    /// Makes machine code of their filters before a worker asks them.
-    fn prepare(&self, rules: &RuleSet) {
-        rules.meet(&self.link_types);
-        rules.prepare(self.engine);
+    /// Makes machine code of the filters of all rules in force, also for link types that have come since; says where none can
+    /// be made, once. Until it is made the interpreter answers.
+    pub(crate) fn prepare(&self, engine: FilterEngine) -> Vec<Warning> {
+        self.sources().iter().filter_map(|of| unready(&of.source, &of.rules, engine)).collect()
     }
 
     fn sources(&self) -> MutexGuard<'_, Vec<Of>> {
@@ -92,13 +92,13 @@ impl SourceRules {
         (self.version.load(Ordering::Relaxed), sources.iter().map(|of| of.rules.clone()).collect())
     }
 
-    /// Puts others in force where they say something else.
+    /// Puts others in force where they say something else. What those that go have taken stays counted.
     pub fn replace(&self, rules: &[Arc<RuleSet>]) {
-        rules.iter().for_each(|rules| self.prepare(rules));
         let mut sources = self.sources();
         let mut is_changed = false;
         for (of, new) in sources.iter_mut().zip(rules).filter(|(of, new)| of.rules.text() != new.text()) {
             (of.rules, is_changed) = (new.clone(), true);
+            fold_former(&mut of.taken, &of.rules);
         }
         if is_changed {
             self.version.fetch_add(1, Ordering::Relaxed); // whoever sees it takes the lock
@@ -112,8 +112,7 @@ impl SourceRules {
         let Some(mut sources) = sources else { return };
         for (at, rule, more) in taken.drain(..) {
             let Some(of) = sources.get_mut(at) else { continue };
-            let known = of.taken.entry(rule).or_default();
-            (known.dropped, known.cut) = (known.dropped + more.dropped, known.cut + more.cut);
+            *of.taken.entry(rule).or_default() += more;
         }
     }
 
@@ -133,6 +132,13 @@ impl SourceRules {
     }
 }
 
+/// Makes machine code of the filters of a source's rules; in words why there is none, once.
+pub(crate) fn unready(source: &str, rules: &RuleSet, engine: FilterEngine) -> Option<Warning> {
+    let errors: Vec<_> = rules.filters().filter_map(|filter| filter.prepare(engine).err()).collect();
+    let text = format!("source '{source}': rule: {}: the interpreter evaluates it", errors.first()?);
+    Some(Warning::of(WarningKind::Interpreter, text))
+}
+
 impl SourceRule {
     /// As log, summary and API have it.
     pub fn facts(&self) -> counts::SourceRule {
@@ -143,8 +149,9 @@ impl SourceRule {
     /// For the header of a dump.
     pub fn words(&self) -> String {
         let SourceRule { source, rule, taken: TakenByRule { dropped, cut } } = self;
+        let s = plural(*dropped);
         format!(
-            "rule '{rule}' of source '{source}': {dropped} packets dropped, {cut} truncated since the run began"
+            "rule '{rule}' of source '{source}': {dropped} packet{s} dropped, {cut} truncated since the run began"
         )
     }
 }

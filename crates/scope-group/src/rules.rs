@@ -14,6 +14,7 @@ use scope_filter::{FILTER_INPUTS_MAX, Filter, FilterEngine, FilterInput, Predica
 use scope_packet::{Headers, KeyEntry, Kind, LinkType};
 use scope_ring::Steering;
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -25,6 +26,11 @@ pub const RULES_MAX: usize = 256;
 pub const ACTIONS_MAX: usize = 16;
 /// Classes that rules give, and groups that they copy to, at most, each.
 pub const NAMES_MAX: usize = 64;
+
+/// Rules that aren't in force any more whose names are kept, for what they have taken.
+const FORMER_MAX: usize = 1024;
+/// What all of them are called together when there are more.
+const FORMER: &str = "(former rules)";
 
 /// What a rule does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,13 +193,6 @@ impl RuleSet {
         &self.classes
     }
 
-    /// Has the filters of these rules know a link type before its packets come.
-    pub fn meet(&self, link_types: &[LinkType]) {
-        for filter in self.filters() {
-            link_types.iter().for_each(|link_type| drop(filter.for_link(*link_type)));
-        }
-    }
-
     /// The filters that they ask.
     pub fn filters(&self) -> impl Iterator<Item = &Filter> {
         self.rules.iter().flat_map(|rule| rule.test.when.iter().chain(&rule.test.unless))
@@ -220,6 +219,18 @@ impl RuleSet {
     /// Makes machine code of their filters.
     pub fn prepare(&self, engine: FilterEngine) {
         self.filters().for_each(|filter| drop(filter.prepare(engine))); // where there is none the interpreter answers the same
+    }
+}
+
+/// Has no more than [`FORMER_MAX`] rules that aren't in force any more have a name of their own: others count as [`FORMER`].
+pub fn fold_former<T: AddAssign + Default>(by_name: &mut BTreeMap<String, T>, in_force: &RuleSet) {
+    let is_former = |name: &&String| !in_force.rules.iter().any(|rule| rule.name == **name);
+    let former: Vec<String> = by_name.keys().filter(is_former).cloned().collect();
+    if former.len() > FORMER_MAX {
+        for name in former {
+            let of = by_name.remove(&name).unwrap_or_default();
+            *by_name.entry(FORMER.to_string()).or_default() += of;
+        }
     }
 }
 
@@ -345,7 +356,8 @@ impl Working {
         if let Some(engine) = engine {
             rules.prepare(engine);
         }
-        let former = self.dropped.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
+        let mut former = self.dropped.by_name().into_iter().filter(|(_, count)| *count > 0).collect();
+        fold_former(&mut former, rules);
         self.dropped = Dropped { rules: rules.clone(), counts: vec![0; rules.rules.len()], former };
         self.sampled = vec![0; rules.rules.len()];
         self.engine = engine;
@@ -587,6 +599,19 @@ mod tests {
         working.set(&Arc::default(), Some(FilterEngine::default()));
         assert_eq!(apply(&mut working, &frames(&[(9, 53)])), 1);
         assert!(working.verdicts.copies.is_empty() && working.verdicts.marks[1] == 0);
+    }
+
+    #[test]
+    fn rules_that_come_and_go_leave_no_more_names_than_there_may_be() {
+        let mut working = working(Vec::new());
+        for number in 0..2500 {
+            let rules = vec![rule(&format!("r{number}"), when("udp"), &["drop"])];
+            working.set(&Arc::new(RuleSet::new(rules, String::new())), None);
+            assert_eq!(apply(&mut working, &frames(&[(1, 53)])), 0);
+        }
+        let dropped = working.dropped().by_name();
+        assert!(dropped.len() <= FORMER_MAX + 2 && dropped["r2499"] == 1 && dropped[FORMER] > 1000);
+        assert_eq!(dropped.values().sum::<u64>(), 2500);
     }
 
     #[test]

@@ -19,6 +19,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a run may take for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Why there is nothing more for a member though the run goes on.
+pub const REMOVED: &str =
+    "the run has removed this member: it did not read for too long, or may not any more";
+
 /// Why this process is no member.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {

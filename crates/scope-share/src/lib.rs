@@ -31,7 +31,7 @@ pub mod message;
 pub mod page;
 pub mod passing;
 
-pub use joining::{JoinError, Joined, ask, join};
+pub use joining::{JoinError, Joined, REMOVED, ask, join};
 pub use message::{Answer, BadMessage, Greeting, Refusal};
 pub use page::{Page, Progress};
 

@@ -30,7 +30,7 @@ use scope_packet::{Gap, GapReason, Headers, LinkType};
 use scope_ring::{Begin, OutsideBatch, OutsideError, OutsideInterface, OutsideReader};
 use scope_share::message::Greeting;
 use scope_share::page::LANES;
-use scope_share::{DEFAULT_PATH, Joined, Progress, RING, join};
+use scope_share::{DEFAULT_PATH, Joined, Progress, REMOVED, RING, join};
 use scope_store::export::{Export, Format, Question, Target, Written};
 use scope_store::head::HeadInterface;
 use scope_store::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
@@ -158,8 +158,9 @@ fn answer(asked: Asked) -> u8 {
     let (written, gaps) = tapping.finish();
     let broken = read.err().map(|error| not_read(&asked.path, &error));
     let removed = is_removed.then(|| {
-        let cause = "the run has removed this tap: it did not read for too long, or may not any more";
-        Fault::of_thing(&asked.greeting.group).cause(cause).remedy("see: wirescope groups, and the run's log")
+        Fault::of_thing(&asked.greeting.group)
+            .cause(REMOVED)
+            .remedy("see: wirescope groups, and the run's log")
     });
     tell(&asked, &place, missed, &written, &gaps, broken.or(removed))
 }

@@ -238,7 +238,7 @@ fn filters_steering_and_who_may_change_on_sighup_and_the_rest_waits_by_name() {
     wait_until("its member to be gone", || shared.group("one")["gone"]["members"] == 1);
     let done = tap.finish(LIMIT);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
-    assert!(done.stderr.contains("the run has removed this tap"), "{}", done.stderr);
+    assert!(done.stderr.contains("the run has removed this member"), "{}", done.stderr);
     let tapped = packets(&shared.running.place.path("x.pcapng"));
     let protocols: Vec<u8> = tapped.iter().map(|packet| packet.data[23]).collect();
     let change = protocols.iter().position(|protocol| *protocol == 17).expect("udp");
@@ -378,7 +378,7 @@ fn one_that_doesn_t_move_is_removed_from_a_run_that_loses_nothing() {
     still.signal(libc::SIGCONT);
     let done = still.finish(LIMIT);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
-    assert!(done.stderr.contains("the run has removed this tap"), "{}", done.stderr);
+    assert!(done.stderr.contains("the run has removed this member"), "{}", done.stderr);
 }
 
 /// UDP from this address to 192.0.2.1 port 53.

@@ -376,7 +376,7 @@ impl Desk {
     /// keep busy.
     fn hold(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            let holds = self.table().members.iter_mut().any(Members::hold); // the ring's alone can
+            let holds = self.table().members.first_mut().is_some_and(Members::hold); // the ring's
             std::thread::park_timeout(if holds { HOLD_EVERY } else { HOLD_IDLE });
         }
     }

@@ -94,10 +94,16 @@ impl<'a> Rules<'a> {
         of: impl Fn(u32) -> usize,
         link_type_of: impl Fn(usize) -> LinkType,
     ) -> u64 {
+        // Packets of one interface come together.
+        let (mut interface, mut place) = (None, None);
         for (at, packet) in batch.packets.iter().enumerate() {
-            let source = of(packet.interface);
-            if let Some(own) = self.own.iter_mut().find(|own| own.source == source) {
-                own.which |= 1 << at;
+            if interface != Some(packet.interface) {
+                let source = of(packet.interface);
+                place = self.own.iter().position(|own| own.source == source);
+                interface = Some(packet.interface);
+            }
+            if let Some(place) = place {
+                self.own[place].which |= 1 << at;
             }
         }
         let mut keys = [KeyEntry::default(); TOGETHER];
@@ -155,9 +161,7 @@ impl<'a> Rules<'a> {
                 let known =
                     self.taken.iter_mut().find(|(of, name, _)| (*of, name) == (own.source, &rule.name));
                 match known {
-                    Some((.., known)) => {
-                        (known.dropped, known.cut) = (known.dropped + more.dropped, known.cut + more.cut);
-                    }
+                    Some((.., known)) => *known += more,
                     None => self.taken.push((own.source, rule.name.clone(), more)),
                 }
             }

@@ -39,22 +39,23 @@ impl Burst {
     /// Copies a packet behind the others.
     pub(super) fn push(&mut self, frame: Frame<'_>) {
         let Frame { data, zeros, is_cut, due_ns } = frame;
-        let place = Place { at: 0, len: data.len() as u32, zeros, is_cut, due_ns };
-        self.place(place).copy_from_slice(data);
+        self.place(Place { at: 0, len: data.len() as u32, zeros, is_cut, due_ns });
+        self.bytes.extend_from_slice(data);
     }
 
     /// Takes a packet of `len` bytes, which `copy` writes, behind the others; it is due at once.
     pub(super) fn take(&mut self, len: usize, zeros: u32, is_cut: bool, copy: impl FnOnce(&mut [u8])) {
-        copy(self.place(Place { at: 0, len: len as u32, zeros, is_cut, due_ns: 0 }));
+        let begin = self.place(Place { at: 0, len: len as u32, zeros, is_cut, due_ns: 0 });
+        self.bytes.resize(begin + len, 0);
+        copy(&mut self.bytes[begin..]);
     }
 
-    /// Room for the bytes of one more packet.
-    fn place(&mut self, place: Place) -> &mut [u8] {
+    /// The place of one more packet, whose bytes come next: where these begin.
+    fn place(&mut self, place: Place) -> usize {
         let begin = self.bytes.len();
         // Below BYTES_MAX and one packet, which fits 32 bits.
         self.places.push(Place { at: begin as u32, ..place });
-        self.bytes.resize(begin + place.len as usize, 0);
-        &mut self.bytes[begin..]
+        begin
     }
 
     /// Whether it should go on its way.
