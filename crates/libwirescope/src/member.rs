@@ -1,9 +1,9 @@
 //! A member of a group: joins it, goes through its packets in place, waits for more, and says on its page how far it is.
 //!
 //! ```text
-//! next      give the last batch back ─► a look at the ring ─► packets: where each begins, by the entries of the key column
+//! next      give the last batch back ─► a look at the ring ─► packets: how many, for a part which, by the key column
 //!           nothing new ─► is the run over? news are taken; (kept) the page says: waits ─► one look more ─► sleep ─► look
-//! packet    asks memory for one some packets ahead, then looks at its block: nobody waits for one after the other
+//! packet    asks memory for one some packets ahead, then looks at its entry and block: nobody waits for one after the other
 //! is_whole  the generation of the segment is as before: what was read is as it was written
 //! ```
 //! A batch has at most [`BATCH_PACKETS_MAX`] packets of one lane: an overrun costs no more than these.
@@ -18,6 +18,7 @@ use scope_ring::{
 };
 use scope_share::message::{Greeting, is_name};
 use scope_share::{DEFAULT_PATH, Joined, Progress, REMOVED, RING, join};
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 const PAGE_EVERY: Duration = Duration::from_millis(1);
 
 /// So many packets ahead memory is asked for one: as long as a few of them take, it needs.
-const FETCHED_AHEAD: usize = 8;
+const FETCHED_AHEAD: u32 = 8;
 
 /// What [`Member::next`] has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct Packet<'a> {
 /// The packets that are lent at the moment.
 struct Batch {
     lent: Lent,
+    /// So many at the begin are not for this member.
+    skipped: u32,
     /// Those that fall to this member.
     packets: u32,
     /// Missed before the first of them.
@@ -102,12 +105,10 @@ pub struct Member {
     steering: Option<Steering>,
     lanes: Vec<Lane>,
     batch: Option<Batch>,
-    /// Where each packet of the batch begins.
-    starts: Vec<u32>,
-    /// Of each of them what a rule has marked it with: of groups other than `ring`, which have it in the key entry.
-    marks: Vec<u32>,
+    /// Of those that take a part of the packets: which of the batch fall to it.
+    picked: Vec<u32>,
     /// No packet begins where one of the batch should: it was overwritten, or the ring is damaged.
-    is_unreadable: bool,
+    is_unreadable: Cell<bool>,
     is_over: bool,
     /// The run looks at the page for what it may recycle.
     is_place_needed: bool,
@@ -177,9 +178,8 @@ impl Member {
             steering,
             lanes: Vec::new(),
             batch: None,
-            starts: Vec::with_capacity(BATCH_PACKETS_MAX as usize),
-            marks: Vec::new(),
-            is_unreadable: false,
+            picked: Vec::new(),
+            is_unreadable: Cell::new(false),
             is_over: false,
             is_place_needed: false,
             failed: None,
@@ -207,7 +207,7 @@ impl Member {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let is_damaged = std::mem::take(&mut self.is_unreadable) && self.is_whole();
+        let is_damaged = self.is_unreadable.take() && self.is_whole();
         self.give_back();
         let next = match is_damaged {
             true => Err(ReadError("a segment has other packets than it says".to_string())),
@@ -269,26 +269,20 @@ impl Member {
         }
         let missed_before = lent.missed_before.saturating_add(std::mem::take(&mut self.lanes[lane].carried));
         let skipped = self.too_early(&lent);
-        self.starts.clear();
-        self.marks.clear();
-        let keys = (skipped..lent.packets).filter_map(|index| self.reader.key(&lent, index));
-        match self.steering {
-            None if self.joined.is_kept => {
-                for key in keys {
-                    self.starts.push(key.offset());
-                    self.marks.push(u32::from_le_bytes(key.source));
-                }
-            }
-            None => self.starts.extend(keys.map(|key| key.offset())),
+        let packets = match self.steering {
+            None => lent.packets - skipped, // an entry is looked at with its packet: all at once, memory is waited for
             Some(steering) => {
-                self.starts.extend(keys.filter(|key| steering.takes(key)).map(|key| key.offset()));
+                let reader = &self.reader;
+                let takes = |index: &u32| reader.key(&lent, *index).is_some_and(|key| steering.takes(&key));
+                self.picked.clear();
+                self.picked.extend((skipped..lent.packets).filter(takes));
+                self.picked.len() as u32
             }
-        }
-        let packets = self.starts.len() as u32;
+        };
         if packets == 0 {
             self.lanes[lane].carried = missed_before;
         }
-        self.batch = Some(Batch { lent, packets, missed_before, is_forgotten: false });
+        self.batch = Some(Batch { lent, skipped, packets, missed_before, is_forgotten: false });
         if self.is_whole() { packets } else { 0 }
     }
 
@@ -326,33 +320,44 @@ impl Member {
 
     /// Packet `index`, from 0, of those that were found; `None`: there is none, or it was overwritten.
     #[inline(always)]
-    pub fn packet(&mut self, index: u32) -> Option<Packet<'_>> {
-        let batch = self.batch.as_ref()?;
-        let index = index as usize;
-        let at = *self.starts.get(index).filter(|_| index < batch.packets as usize)?;
-        if let Some(ahead) = self.starts.get(index + FETCHED_AHEAD) {
-            self.reader.fetch(&batch.lent, *ahead);
+    pub fn packet(&self, index: u32) -> Option<Packet<'_>> {
+        let batch = self.batch.as_ref().filter(|batch| index < batch.packets)?;
+        let packet = self.look_at(batch, index);
+        if packet.is_none() {
+            self.is_unreadable.set(true);
         }
-        let Some(packet) = self.reader.packet(&batch.lent, at) else {
-            self.is_unreadable = true;
-            return None;
-        };
-        Some(self.lent_packet(packet, index, batch))
+        packet
     }
 
     /// The packets that were found, one after another; it ends early where they were overwritten.
     pub fn packets(&self) -> impl Iterator<Item = Packet<'_>> {
-        let batch = self.batch.as_ref();
-        self.starts[..batch.map_or(0, |batch| batch.packets as usize)].iter().enumerate().map_while(
-            move |(index, at)| {
-                let batch = batch?;
-                if let Some(ahead) = self.starts.get(index + FETCHED_AHEAD) {
-                    self.reader.fetch(&batch.lent, *ahead);
-                }
-                let packet = self.reader.packet(&batch.lent, *at)?;
-                Some(self.lent_packet(packet, index, batch))
-            },
-        )
+        let packets = self.batch.as_ref().map_or(0, |batch| batch.packets);
+        (0..packets).map_while(|index| self.look_at(self.batch.as_ref()?, index))
+    }
+
+    /// Packet `index` of those that were found as it is handed out, after asking memory for one that comes later.
+    #[inline(always)]
+    fn look_at(&self, batch: &Batch, index: u32) -> Option<Packet<'_>> {
+        let key = |index: u32| {
+            let of_lent = match self.steering {
+                None => batch.skipped + index,
+                Some(_) => *self.picked.get(index as usize)?,
+            };
+            self.reader.key(&batch.lent, of_lent)
+        };
+        if index + FETCHED_AHEAD < batch.packets
+            && let Some(ahead) = key(index + FETCHED_AHEAD)
+        {
+            self.reader.fetch(&batch.lent, ahead.offset());
+        }
+        let key = key(index)?;
+        let LentPacket { interface, time_ns, original_len, flags, lost_before, data, .. } =
+            self.reader.packet(&batch.lent, key.offset())?;
+        let missed_before = if index == 0 { batch.missed_before } else { 0 };
+        let lost_before = lost_before.saturating_add(missed_before);
+        // Groups other than `ring` have it in the place of the source.
+        let mark = if self.joined.is_kept { u32::from_le_bytes(key.source) } else { 0 };
+        Some(Packet { data, time_ns, original_len, interface, flags, mark, lost_before })
     }
 
     /// Interface `number` of the run.
@@ -414,18 +419,6 @@ impl Member {
         if is_needed || self.said_at.elapsed() >= PAGE_EVERY && self.said != self.progress(waits) {
             self.say(waits);
         }
-    }
-}
-
-impl Member {
-    /// Packet `index` of a batch as it is handed out.
-    #[inline(always)]
-    fn lent_packet<'a>(&self, packet: LentPacket<'a>, index: usize, batch: &Batch) -> Packet<'a> {
-        let LentPacket { interface, time_ns, original_len, flags, lost_before, data, .. } = packet;
-        let missed_before = if index == 0 { batch.missed_before } else { 0 };
-        let lost_before = lost_before.saturating_add(missed_before);
-        let mark = self.marks.get(index).copied().unwrap_or(0);
-        Packet { data, time_ns, original_len, interface, flags, mark, lost_before }
     }
 }
 

@@ -4,6 +4,7 @@
 //! no group has a member   sleeps until the door rings: what comes meanwhile is idle
 //! else, again and again   who came, who went ─► what is new in the ring ─► filter, steer, append ─► commit, tell who waits
 //!                         ─► pages: what may be recycled, who stands still
+//! nothing is new          packets come steadily: a nap, in which some gather; else it sleeps until a worker wakes it
 //! ```
 //! Each group belongs to one thread. Live, the threads are lossy readers: nobody waits for them, and what they miss is
 //! counted. In a run that loses nothing workers wait for them, and they for the slowest member, which is removed if it
@@ -35,6 +36,12 @@ const AHEAD_ENTRIES: u32 = 192;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Between two looks at who has come while nobody is there.
 const ENTER_EVERY: Duration = Duration::from_millis(1);
+/// The longest nap while packets come steadily: each costs a wake-up of the thread and of every member that waits.
+const NAP_MAX: Duration = Duration::from_millis(1);
+/// And no longer than until about so many packets have come.
+const NAP_PACKETS: u32 = 1024;
+/// Where fewer packets come in the longest nap, each is handed out as it comes.
+const STEADY_PACKETS: u32 = 4;
 /// The longest sleep of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 /// Between two looks for room of a run that loses nothing.
@@ -138,6 +145,8 @@ impl Sharing {
                 reader: None,
                 position: 0,
                 looked: Instant::now(),
+                slept: Instant::now(),
+                since_slept: 0,
             };
             let cpus = sharer.pinning.of_worker(index).to_vec();
             let builder = std::thread::Builder::new().name(format!("share-{index}"));
@@ -230,6 +239,9 @@ struct Thread {
     /// Packets of the ring in front of where the reader stands.
     position: u64,
     looked: Instant,
+    /// When it went to sleep the last time, and packets that it has handed out since.
+    slept: Instant,
+    since_slept: u64,
 }
 
 impl Thread {
@@ -254,14 +266,26 @@ impl Thread {
                 continue;
             }
             let read = self.pass();
+            self.since_slept += read;
             if read == 0 && order == Order::Finish {
                 self.finish();
                 self.bell.wait(heard, LOOK_EVERY);
-            } else if read == 0
-                && let Some(reader) = &mut self.reader
-            {
-                reader.wait();
+            } else if read == 0 {
+                self.sleep();
             }
+        }
+    }
+
+    /// Waits for packets. Live, nobody waits for this thread, and what it leaves lies in the ring meanwhile.
+    fn sleep(&mut self) {
+        let now = Instant::now();
+        let came = std::mem::take(&mut self.since_slept);
+        let nap = nap(came, now.duration_since(std::mem::replace(&mut self.slept, now)));
+        match (&mut self.reader, nap.filter(|_| self.is_live)) {
+            (Some(_), Some(nap)) => std::thread::sleep(nap),
+            (Some(reader), None) if self.is_live => reader.sleep(),
+            (Some(reader), None) => reader.wait(),
+            (None, _) => {}
         }
     }
 
@@ -392,6 +416,12 @@ impl Thread {
         }
         self.served[from].working.verdicts.copies = copies; // its room serves the next ones
     }
+}
+
+/// How long to nap where so many packets came in this time; `None`: they come one by one.
+fn nap(packets: u64, time: Duration) -> Option<Duration> {
+    let gap = (packets > 0).then(|| time.div_f64(packets as f64))?;
+    (gap * STEADY_PACKETS <= NAP_MAX).then(|| NAP_MAX.min(gap * NAP_PACKETS))
 }
 
 fn input<'a>(link_type: LinkType, key: KeyEntry, block: &PacketBlock<'a>) -> FilterInput<'a> {

@@ -1,4 +1,5 @@
-//! The standard descriptors at the start: what is said where standard output seems to have been closed.
+//! The standard descriptors and pipes at the start: what is said where standard output seems to have been closed, and how much
+//! a pipe holds.
 //!
 //! Before `main` begins, Rust's runtime opens /dev/null, for reading and writing, in place of each of the
 //! three that is closed: so no file of a run ever gets one of their numbers. From inside, that can't be told
@@ -6,9 +7,13 @@
 //! is for writing only, and meant.
 
 use crate::speech::{Level, say};
+use rustix::pipe::fcntl_setpipe_size;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 
+/// What a pipe is to hold, bytes: the most that the system gives to everybody.
+const PIPE_BYTES: usize = 1 << 20;
 /// Device number of /dev/null: 1, 3.
 const NULL: u64 = 0x103;
 /// What the flags of an open file say of its mode; 2: for reading and writing.
@@ -24,6 +29,12 @@ pub fn warn_of_closed_stdout() {
              lost; give it a file or a pipe",
         );
     }
+}
+
+/// Has a pipe hold what comes in a few ms, so that writer and reader don't wait for each other for every few packets. What is no
+/// pipe, or may hold no more, stays as it is.
+pub fn widen_pipe(file: impl AsFd) {
+    let _ = fcntl_setpipe_size(file, PIPE_BYTES);
 }
 
 /// By the facts that the kernel tells of an open file.

@@ -16,7 +16,7 @@ use crate::plan::faults::Faults;
 use crate::plan::places::{STDOUT, has_ending};
 use crate::reading::Stop;
 use crate::speech::{Level, say, say_fault};
-use crate::stdio::warn_of_closed_stdout;
+use crate::stdio::{warn_of_closed_stdout, widen_pipe};
 use crate::words::counted;
 use crate::{DONE, NoResult, UNDONE, told};
 use joining::not_read;
@@ -139,6 +139,7 @@ fn answer(asked: Asked) -> u8 {
         Ok(opened) => opened,
         Err(fault) => return refused(fault),
     };
+    widen_pipe(&file);
     // Machine code is made while memory may still become code.
     if let Err(error) = asked.filter.prepare(FilterEngine::Native) {
         say(Level::Warning, &format!("wirescope: no machine code for the filter: {error}"));

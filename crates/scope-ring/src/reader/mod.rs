@@ -62,7 +62,7 @@ use crate::ring::Ring;
 use cursor::{Cursor, Span};
 use hold::Hold;
 use std::sync::Arc;
-use wait::Waiting;
+use wait::{SLEEP_MAX, Waiting};
 
 /// A reader's side of one lane: packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,9 +148,14 @@ impl Reader {
     pub fn wait(&mut self) {
         self.hold();
         let Reader { ring, cursors, role, waiting, .. } = self;
-        waiting.wait(ring, || {
-            (0..ring.lanes()).any(|lane| is_behind(ring, role, cursors.get(lane as usize), lane))
-        });
+        waiting.wait(ring, || has_more(ring, role, cursors));
+    }
+
+    /// The same without looking again and again at first: it sleeps at once, and the worker that commits next wakes it.
+    pub fn sleep(&mut self) {
+        self.hold();
+        let Reader { ring, cursors, role, .. } = self;
+        ring.wait_unless(SLEEP_MAX, || has_more(ring, role, cursors));
     }
 
     /// Goes on with what comes from now on: what was committed before is neither seen nor missed. Returns how many packets
@@ -195,6 +200,11 @@ impl Reader {
         let ahead = if let Role::Holding(hold) = &self.role { hold.held() } else { 0 };
         ahead + self.cursors.iter().filter(|cursor| cursor.pinned().is_some()).count() as u64
     }
+}
+
+/// Whether any lane has something for this reader.
+fn has_more(ring: &Ring, role: &Role, cursors: &[Cursor]) -> bool {
+    (0..ring.lanes()).any(|lane| is_behind(ring, role, cursors.get(lane as usize), lane))
 }
 
 /// Whether `lane` has something for this reader, as far as a look that pins nothing shows.
