@@ -179,7 +179,7 @@ impl Memory {
             if from == picks.len() {
                 break;
             }
-            lane.is_full = lane.is_full || !lane.writer.claim_unneeded();
+            lane.is_full = lane.is_full || !lane.writer.claim_newest_unneeded();
             if lane.is_full {
                 return Appended::Full(from);
             }

@@ -41,7 +41,7 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 /// And no longer than until about so many packets have come.
 const NAP_PACKETS: u32 = 1024;
 /// Where fewer packets come in the longest nap, each is handed out as it comes.
-const STEADY_PACKETS: u32 = 4;
+const STEADY_PACKETS: u32 = 8;
 /// The longest sleep of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 /// Between two looks for room of a run that loses nothing.
@@ -145,8 +145,7 @@ impl Sharing {
                 reader: None,
                 position: 0,
                 looked: Instant::now(),
-                slept: Instant::now(),
-                since_slept: 0,
+                pace: Pace::new(),
             };
             let cpus = sharer.pinning.of_worker(index).to_vec();
             let builder = std::thread::Builder::new().name(format!("share-{index}"));
@@ -239,9 +238,39 @@ struct Thread {
     /// Packets of the ring in front of where the reader stands.
     position: u64,
     looked: Instant,
-    /// When it went to sleep the last time, and packets that it has handed out since.
-    slept: Instant,
-    since_slept: u64,
+    pace: Pace,
+}
+
+/// How fast packets come, and how long to nap.
+struct Pace {
+    /// Packets since then.
+    since: Instant,
+    packets: u64,
+    /// `None`: they come one by one.
+    nap: Option<Duration>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { since: Instant::now(), packets: 0, nap: None }
+    }
+
+    /// How long to nap now: by what came in the longest nap or more.
+    fn nap(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let time = now.duration_since(self.since);
+        if time >= NAP_MAX {
+            self.nap = nap(std::mem::replace(&mut self.packets, 0), time);
+            self.since = now;
+        }
+        self.nap
+    }
+}
+
+/// How long to nap where so many packets came in this time.
+fn nap(packets: u64, time: Duration) -> Option<Duration> {
+    let gap = (packets > 0).then(|| time.div_f64(packets as f64))?;
+    (gap * STEADY_PACKETS <= NAP_MAX).then(|| NAP_MAX.min(gap * NAP_PACKETS))
 }
 
 impl Thread {
@@ -266,7 +295,7 @@ impl Thread {
                 continue;
             }
             let read = self.pass();
-            self.since_slept += read;
+            self.pace.packets += read;
             if read == 0 && order == Order::Finish {
                 self.finish();
                 self.bell.wait(heard, LOOK_EVERY);
@@ -278,9 +307,7 @@ impl Thread {
 
     /// Waits for packets. Live, nobody waits for this thread, and what it leaves lies in the ring meanwhile.
     fn sleep(&mut self) {
-        let now = Instant::now();
-        let came = std::mem::take(&mut self.since_slept);
-        let nap = nap(came, now.duration_since(std::mem::replace(&mut self.slept, now)));
+        let nap = self.pace.nap();
         match (&mut self.reader, nap.filter(|_| self.is_live)) {
             (Some(_), Some(nap)) => std::thread::sleep(nap),
             (Some(reader), None) if self.is_live => reader.sleep(),
@@ -416,12 +443,6 @@ impl Thread {
         }
         self.served[from].working.verdicts.copies = copies; // its room serves the next ones
     }
-}
-
-/// How long to nap where so many packets came in this time; `None`: they come one by one.
-fn nap(packets: u64, time: Duration) -> Option<Duration> {
-    let gap = (packets > 0).then(|| time.div_f64(packets as f64))?;
-    (gap * STEADY_PACKETS <= NAP_MAX).then(|| NAP_MAX.min(gap * NAP_PACKETS))
 }
 
 fn input<'a>(link_type: LinkType, key: KeyEntry, block: &PacketBlock<'a>) -> FilterInput<'a> {

@@ -97,6 +97,21 @@ impl Claims {
     }
 }
 
+impl Claims {
+    /// Takes the segment of `group` that was sealed last of those that `recycle` can take: slot and generation.
+    pub(crate) fn claim_newest(
+        &mut self,
+        group: ClaimGroup,
+        recycle: impl Fn(u32) -> Option<u64>,
+    ) -> Option<(u32, u64)> {
+        let queue = &mut self.queues[group.0 as usize];
+        let (at, generation) = (0..queue.sealing.len())
+            .rev()
+            .find_map(|at| Some((at, recycle(queue.sealing[at])?)))?;
+        queue.sealing.remove(at).map(|slot| (slot, generation))
+    }
+}
+
 impl Queue {
     /// Looks at up to `probes` held segments. Where there are more, it goes on where the last look ended, so
     /// that a few that stay pinned hide no other; else the oldest comes first.

@@ -341,6 +341,15 @@ impl Ring {
         Some((slot, generation))
     }
 
+    /// The same of the one that was sealed last: it may still be in a cache.
+    pub(crate) fn claim_newest_unneeded(&self, lane: u32) -> Option<(u32, u64)> {
+        let mut claims = self.claims.lock().expect("no panic while held");
+        let recycle = |slot: u32| if self.is_needed(slot) { None } else { self.recycle(slot) };
+        let (slot, generation) = claims.claim_newest(self.lane_group(lane), recycle)?;
+        self.spans.clear(slot);
+        Some((slot, generation))
+    }
+
     /// Whether a follower needs what lies in a slot, which no lane writes.
     fn is_needed(&self, slot: u32) -> bool {
         let control = self.region.segment(slot);

@@ -414,6 +414,16 @@ impl LaneWriter {
         true
     }
 
+    /// The same of the one of them that was sealed last.
+    pub fn claim_newest_unneeded(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        let Some(claimed) = self.ring.claim_newest_unneeded(self.lane) else { return false };
+        self.begin(claimed);
+        true
+    }
+
     /// Goes on in a segment that was claimed: slot and generation.
     fn begin(&mut self, claimed: (u32, u64)) {
         let ring = &self.ring;

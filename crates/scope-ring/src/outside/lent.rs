@@ -19,6 +19,9 @@ pub struct Lent {
     /// Packets of the lane that were missed directly before these.
     pub missed_before: u64,
     pub(super) slot: u32,
+    /// Where the segment begins, and where its key entries end, bytes of all slots.
+    pub(super) base: usize,
+    pub(super) entries_end: usize,
     pub(super) generation: u64,
     /// Of the first packet in its segment.
     pub(super) index: u32,

@@ -427,6 +427,7 @@ impl OutsideReader {
             let Span { reading, from, to, first_packet, packets } = span;
             let index = first_packet.checked_sub(reading.first_packet);
             let index = index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX);
+            let place = self.view.place_of(reading.slot).ok_or(OutsideError::Untrue("there is no such slot"))?;
             self.enter(reading.slot);
             let mut lent = Lent {
                 lane,
@@ -435,6 +436,8 @@ impl OutsideReader {
                 packets: packets.min(packets_max.max(1)),
                 missed_before: 0,
                 slot: reading.slot,
+                base: place.start,
+                entries_end: place.start + entry_offset(place.len(), 0) + KEY_ENTRY_BYTES,
                 generation: reading.generation,
                 index,
                 from,
@@ -488,28 +491,29 @@ impl OutsideReader {
         if at < lent.from || !at.is_multiple_of(4) {
             return None;
         }
-        LentPacket::read(self.view.bytes(lent.slot, at as usize..lent.to.max(at) as usize)?)
+        LentPacket::read(self.behind(lent, at)?)
+    }
+
+    /// What is lent from `at` bytes behind the segment's begin on.
+    #[inline(always)]
+    fn behind(&self, lent: &Lent, at: u32) -> Option<Bytes<'_>> {
+        self.view.bytes(lent.base + at as usize..lent.base + lent.to as usize)
     }
 
     /// Asks for a packet that is looked at a little later, without waiting for it.
     #[inline(always)]
     pub fn fetch(&self, lent: &Lent, at: u32) {
-        if let Some(bytes) = self.view.bytes(lent.slot, at as usize..lent.to.max(at) as usize) {
+        if let Some(bytes) = self.behind(lent, at) {
             bytes.fetch();
         }
     }
 
     /// The key entry of packet `index` of those that are lent, or of one behind them; `None`: there can't be so many.
-    #[inline]
+    #[inline(always)]
     pub fn key(&self, lent: &Lent, index: u32) -> Option<KeyEntry> {
-        let segment_bytes = self.view.segment_bytes();
-        let index = lent.index.checked_add(index)? as usize;
-        if index >= segment_bytes / pcapng::PACKET_HEAD_BYTES {
-            return None;
-        }
-        let at = entry_offset(segment_bytes, index);
-        let words =
-            self.view.bytes(lent.slot, at..at + KEY_ENTRY_BYTES)?.le32s::<{ KEY_ENTRY_BYTES / 4 }>()?;
+        let entries = lent.index as usize + index as usize + 1;
+        let at = lent.entries_end.checked_sub(entries * KEY_ENTRY_BYTES).filter(|at| *at >= lent.base)?;
+        let words = self.view.bytes(at..at + KEY_ENTRY_BYTES)?.le32s::<{ KEY_ENTRY_BYTES / 4 }>()?;
         let number = words.iter().rev().fold(0u128, |number, word| number << 32 | u128::from(*word));
         Some(KeyEntry::from_bytes(&number.to_le_bytes()))
     }

@@ -74,7 +74,7 @@ impl ReadOnly {
     }
 
     /// Bytes `range`, in place; `None`: it reaches beyond the mapping.
-    #[inline]
+    #[inline(always)]
     fn bytes(&self, range: Range<usize>) -> Option<&[AtomicU8]> {
         if range.start > range.end || range.end > self.bytes {
             return None;
@@ -251,6 +251,7 @@ impl View {
     }
 
     /// Bytes of one segment.
+    #[inline]
     pub(super) fn segment_bytes(&self) -> usize {
         self.layout.segment_bytes
     }
@@ -331,14 +332,16 @@ impl View {
         self.slots.enter(base..base + self.layout.segment_bytes);
     }
 
-    /// Bytes `range` of a slot, in place; `None`: it reaches beyond the slot, or there is no such one.
-    #[inline]
-    pub(super) fn bytes(&self, slot: u32, range: Range<usize>) -> Option<Bytes<'_>> {
-        if slot as usize >= self.layout.segments || range.end > self.layout.segment_bytes {
-            return None;
-        }
+    /// Where a slot lies, bytes of all slots; `None`: there is no such one.
+    pub(super) fn place_of(&self, slot: u32) -> Option<Range<usize>> {
         let base = slot as usize * self.layout.segment_bytes;
-        self.slots.bytes(base + range.start..base + range.end).map(Bytes)
+        ((slot as usize) < self.layout.segments).then_some(base..base + self.layout.segment_bytes)
+    }
+
+    /// Bytes `range` of all slots, in place; `None`: it reaches beyond them.
+    #[inline(always)]
+    pub(super) fn bytes(&self, range: Range<usize>) -> Option<Bytes<'_>> {
+        self.slots.bytes(range).map(Bytes)
     }
 
     /// The descriptions of interfaces behind the first `known` bytes of them, as they lie there.
