@@ -51,8 +51,16 @@ impl Shared {
     /// # Errors
     /// What it said.
     pub fn member(&self, programs: &Programs, name: &str, more: &[&str]) -> Result<Program> {
+        self.member_of(programs, GROUP, name, more)
+    }
+
+    /// The same of any group.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn member_of(&self, programs: &Programs, group: &str, name: &str, more: &[&str]) -> Result<Program> {
         let socket = self.socket().display().to_string();
-        programs.start(name, &[&[&socket, GROUP], more].concat())
+        programs.start(name, &[&[&socket, group], more].concat())
     }
 
     /// Starts `wirescope` with this command and these words, told where members connect, inside its namespace.
@@ -72,8 +80,12 @@ impl Shared {
     /// # Errors
     /// Where it doesn't.
     pub fn group(&self) -> Result<Value> {
+        self.group_called(GROUP)
+    }
+
+    fn group_called(&self, name: &str) -> Result<Value> {
         let answer = self.run.asked("groups")?;
-        group_of(&answer["groups"])
+        group_of(&answer["groups"], name)
     }
 
     /// Waits until so many members are there.
@@ -81,9 +93,17 @@ impl Shared {
     /// # Errors
     /// They don't come.
     pub fn wait_for_members(&self, many: usize) -> Result<()> {
+        self.wait_for_members_of(GROUP, many)
+    }
+
+    /// The same of any group.
+    ///
+    /// # Errors
+    /// They don't come.
+    pub fn wait_for_members_of(&self, name: &str, many: usize) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let group = self.group()?;
+            let group = self.group_called(name)?;
             if group["members"].as_array().is_some_and(|members| members.len() == many) {
                 return Ok(());
             }
@@ -97,20 +117,35 @@ impl Shared {
     /// # Errors
     /// What is different.
     pub fn finish(self, sent: u64) -> Result<Finished> {
-        self.run.interrupt()?;
-        let finished = self.run.finish(END_LIMIT)?;
+        let finished = self.end()?;
         let (received, dropped) = (finished.received(), finished.dropped());
         ensure!(received == sent && dropped == 0, "{received} packets received and {dropped} lost of {sent}");
         Ok(finished)
     }
+
+    /// Ends the run, which may have lost some of `sent` packets: beside others that take the processors.
+    ///
+    /// # Errors
+    /// It doesn't know of all.
+    pub fn finish_beside(self, sent: u64) -> Result<()> {
+        let finished = self.end()?;
+        let (received, dropped) = (finished.received(), finished.dropped());
+        ensure!(received + dropped == sent, "{received} packets received and {dropped} lost of {sent}");
+        Ok(())
+    }
+
+    fn end(self) -> Result<Finished> {
+        self.run.interrupt()?;
+        self.run.finish(END_LIMIT)
+    }
 }
 
-/// The group among all of them.
+/// The group of this name among all of them.
 ///
 /// # Errors
 /// It isn't there.
-pub fn group_of(groups: &Value) -> Result<Value> {
+pub fn group_of(groups: &Value, name: &str) -> Result<Value> {
     let groups = groups.as_array().with_context(|| format!("no groups: {groups}"))?;
-    let group = groups.iter().find(|group| group["name"] == GROUP);
-    group.cloned().with_context(|| format!("no group {GROUP}: {groups:?}"))
+    let group = groups.iter().find(|group| group["name"] == name);
+    group.cloned().with_context(|| format!("no group {name}: {groups:?}"))
 }

@@ -4,7 +4,7 @@
 //! sender (namespace a) ──► va ═ vb ──► run ──► group, steer=all ──► forward ──► vb1 ═ va1: counted
 //! ```
 
-use super::attached::group_of;
+use super::attached::{GROUP, group_of};
 use super::live_rows::Stand;
 use crate::Scale;
 use crate::cores::cores;
@@ -56,7 +56,7 @@ fn lost(stand: &Stand, span: Duration) -> Result<u64> {
         sent.packets
     );
     if came < sent.packets {
-        let forwards = &group_of(&finished.summary["groups"])?["forwards"];
+        let forwards = &group_of(&finished.summary["groups"], GROUP)?["forwards"];
         eprintln!(
             "forward_loss: {came} packets came of {}; {dropped} lost by capture; {forwards}",
             sent.packets

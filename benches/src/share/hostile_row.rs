@@ -102,7 +102,7 @@ fn lost_nothing(stand: &Stand, span: Duration) -> Result<()> {
         sent.packets
     );
     check_deeds(&deeds, span).with_context(|| format!("{deeds:?}, refused: {refused}"))?;
-    let group = group_of(&finished.summary["groups"])?;
+    let group = group_of(&finished.summary["groups"], GROUP)?;
     ensure!(group["missed"] == 0, "the group missed packets: {group}");
     eprintln!("share_hostile: {deeds:?}, refused: {refused}");
     Ok(())

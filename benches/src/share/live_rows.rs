@@ -5,26 +5,34 @@
 //!                                  └──► run, and 4 programs with a socket of their own
 //! ```
 //! 512 B at 300 k packets/s. The sender sleeps where nothing is due, so that all that both cores do is work: it is counted by
-//! `spare`, less that of the same packets where nobody listens. Nothing else may run. A side that doesn't count exactly what was sent isn't
-//! comparable. What members cost capture is the worker's own time, by the scheduler's count.
+//! `spare`, less that of the same packets where nobody listens. Nothing else may run. Our side must be sent as much as nobody is, and
+//! count exactly that. Others may fall behind, be sent less, and lose: their time is divided by what was sent, which makes them
+//! cheaper than they would be. What members cost capture is the worker's own time, by the scheduler's count.
 
 use super::attached::{GROUP, Shared};
+use super::group_rows::wait_until;
 use super::programs::{Program, Programs};
 use super::spare::Spare;
 use crate::Scale;
 use crate::cores::cores;
+use crate::figures::percentile;
 use crate::live::listeners;
 use crate::live::sender::{Pace, Sender, Sent};
 use crate::table::{Key, Table};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use scope_measure::{Packets, Sizes};
+use scope_share::RING;
 use scope_testkit::lab::{Lab, RawSender};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Capture and four members that count.
 pub const GROUPED: Key<'static> = ("share_vs_sockets_4", "capture and 4 members that count");
+/// Capture alone: what both sides have. No bar.
+pub const ALONE: Key<'static> = ("share_vs_sockets_4", "capture alone");
+/// Capture and four programs that read the ring in place: nothing is copied. No bar.
+pub const IN_PLACE: Key<'static> = ("share_vs_sockets_4", "capture and 4 members of ring that count");
 /// Capture and four sockets.
 pub const SOCKETS: Key<'static> = ("share_vs_sockets_4", "capture and 4 sockets that count");
 /// Capture and four times `wirescope tap` and tcpdump.
@@ -42,6 +50,8 @@ pub const NO_MEMBERS: Key<'static> = ("share_capture_cost", "no members");
 const MANY: usize = 4;
 const PACE: Pace = Pace::PerSecond(300_000);
 const BYTES: usize = 512;
+/// Slices of each side of what members cost capture.
+const SLICES: usize = 5;
 /// What a sender that sleeps can't send in time is sent later: a busy core, and the rate is another.
 const RATES_DIFFER_MAX: f64 = 0.05;
 /// Share of the processors that may be busy before anything is started.
@@ -78,11 +88,20 @@ pub struct Stand<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Nobody,
+    Alone,
     Grouped,
+    InPlace,
     Sockets,
     Piped,
     Given,
     Tcpdumps,
+}
+
+impl Side {
+    /// Whether it is what ours is held against.
+    fn is_other(self) -> bool {
+        matches!(self, Side::Sockets | Side::Tcpdumps)
+    }
 }
 
 /// What one capture was.
@@ -101,7 +120,13 @@ impl Load {
 impl Stand<'_> {
     /// Counting programs, one side after the other.
     pub fn sockets(&self, scale: Scale, table: &mut Table) {
-        self.compare(scale, table, &[(Side::Grouped, GROUPED), (Side::Sockets, SOCKETS)]);
+        let sides = [
+            (Side::Grouped, GROUPED),
+            (Side::Sockets, SOCKETS),
+            (Side::InPlace, IN_PLACE),
+            (Side::Alone, ALONE),
+        ];
+        self.compare(scale, table, &sides);
     }
 
     /// tcpdumps.
@@ -119,7 +144,7 @@ impl Stand<'_> {
             let value = nobody.clone().and_then(|nobody| {
                 let load = self.load(side, scale.span).map_err(|error| format!("{error:#}"))?;
                 let differ = (load.sent.per_second() / nobody.sent.per_second() - 1.0).abs();
-                if differ > RATES_DIFFER_MAX {
+                if differ > RATES_DIFFER_MAX && !side.is_other() {
                     let [this, other] = [load, nobody].map(|load| load.sent.per_second());
                     return Err(format!("{this:.0} packets/s sent, {other:.0} to nobody"));
                 }
@@ -141,14 +166,20 @@ impl Stand<'_> {
             let _deaf = RawSender::open(self.lab.b(), "vb")?;
             return self.send(span);
         }
-        let steer =
-            if side == Side::Grouped || side == Side::Sockets { "memory=32MiB," } else { "memory=64MiB," };
-        let shared = Shared::start(self.workspace, self.lab, &format!("{steer}steer=all"))?;
+        let memory =
+            if matches!(side, Side::Piped | Side::Given | Side::Tcpdumps) { "64MiB" } else { "32MiB" };
+        let shared = Shared::start(self.workspace, self.lab, &format!("memory={memory},steer=all"))?;
         match side {
-            Side::Grouped => {
-                let member = |_| shared.member(self.programs, "member", &[]);
+            Side::Alone => {
+                let load = self.send(span)?;
+                shared.finish(load.sent.packets)?;
+                Ok(load)
+            }
+            Side::Grouped | Side::InPlace => {
+                let group = if side == Side::Grouped { GROUP } else { RING };
+                let member = |_| shared.member_of(self.programs, group, "member", &[]);
                 let members = (0..MANY).map(member).collect::<Result<Vec<_>>>()?;
-                shared.wait_for_members(MANY)?;
+                shared.wait_for_members_of(group, MANY)?;
                 let load = self.send(span)?;
                 shared.finish(load.sent.packets)?;
                 for member in members {
@@ -160,11 +191,11 @@ impl Stand<'_> {
             Side::Sockets => {
                 let sockets = (0..MANY).map(|_| self.socket()).collect::<Result<Vec<_>>>()?;
                 let load = self.send(span)?;
-                shared.finish(load.sent.packets)?;
+                shared.finish_beside(load.sent.packets)?;
                 for socket in sockets {
                     socket.signal(libc::SIGINT)?;
                     let [packets, _, lost] = socket.counted()?;
-                    check(load, packets, lost)?;
+                    check_other(load, packets, lost)?;
                 }
                 Ok(load)
             }
@@ -214,12 +245,12 @@ impl Stand<'_> {
                 std::thread::sleep(SETTLE);
                 let load = self.send(span)?;
                 std::thread::sleep(SETTLE_TCPDUMP);
-                shared.finish(load.sent.packets)?;
+                shared.finish_beside(load.sent.packets)?;
                 for tcpdump in tcpdumps {
                     tcpdump.signal(libc::SIGINT)?;
                     let words = tcpdump.finish_words()?;
                     let of = |what| counts(&words, what).first().copied().context(words.clone());
-                    check(load, of("packets captured")?, of("packets dropped by kernel")?)?;
+                    check_other(load, of("packets captured")?, of("packets dropped by kernel")?)?;
                 }
                 Ok(load)
             }
@@ -275,40 +306,59 @@ impl Stand<'_> {
         Ok(tcpdump)
     }
 
-    /// Time of the worker for a packet, with members and without.
+    /// Time of the worker for a packet, with members and without: in one run, whose members come and go, by turns. Of the slices
+    /// of each the lower quartile counts, since what else the machine does only adds, and not to most.
     pub fn capture_cost(&self, scale: Scale, table: &mut Table) {
-        let mut sides = [(MEMBERS, MANY), (NO_MEMBERS, 0)];
-        let first = table.round() % sides.len();
-        sides.rotate_left(first);
-        for (key, members) in sides {
-            let value = self.worker_ns(members, scale.span);
-            table.put(key.0, key.1, "ns", value.map_err(|error| format!("{error:#}")));
+        let measured = self.worker_ns(scale.span, table.round()).map_err(|error| format!("{error:#}"));
+        for (at, key) in [MEMBERS, NO_MEMBERS].into_iter().enumerate() {
+            table.put(key.0, key.1, "ns", measured.clone().map(|ns| ns[at]));
         }
     }
 
-    fn worker_ns(&self, members: usize, span: Duration) -> Result<f64> {
+    fn worker_ns(&self, span: Duration, round: usize) -> Result<[f64; 2]> {
         let shared = Shared::start(self.workspace, self.lab, "memory=32MiB")?;
-        let member = |_| shared.member(self.programs, "member", &[]);
-        let members = (0..members).map(member).collect::<Result<Vec<_>>>()?;
-        shared.wait_for_members(members.len())?;
-        let before = shared.run.thread_time("worker-0")?;
-        let load = self.send(span)?;
-        let used = shared.run.thread_time("worker-0")? - before;
-        shared.finish(load.sent.packets)?;
-        let (mut seen, any) = (0, !members.is_empty());
-        for member in members {
-            let [packets, _, missed] = member.counted()?;
-            ensure!(missed == 0, "a member missed {missed} packets");
-            seen += packets;
+        wait_until("the worker", || shared.run.thread_time("worker-0").is_ok())?;
+        let (mut slices, mut sent): ([Vec<f64>; 2], u64) = Default::default();
+        for slice in round..round + 2 * SLICES {
+            let many = if slice % 2 == 0 { MANY } else { 0 };
+            let member = |_| shared.member(self.programs, "member", &[]);
+            let members = (0..many).map(member).collect::<Result<Vec<_>>>()?;
+            shared.wait_for_members(many)?;
+            let before = shared.run.thread_time("worker-0")?;
+            let load = self.send(span / 2)?;
+            let used = shared.run.thread_time("worker-0")? - before;
+            slices[slice % 2].push(used.as_nanos() as f64 / load.sent.packets as f64);
+            sent += load.sent.packets;
+            if many > 0 {
+                let group = shared.group()?;
+                let of_all = |key: &str| {
+                    let members = group["members"].as_array().into_iter().flatten();
+                    members.map(|member| member[key].as_u64().unwrap_or(0)).sum::<u64>()
+                };
+                let (read, missed) = (of_all("read"), of_all("missed"));
+                let all = load.sent.packets;
+                ensure!(read == all && missed == 0, "members read {read} and missed {missed} of {all}");
+            }
+            drop(members); // they are killed
+            shared.wait_for_members(0)?;
         }
-        ensure!(!any || seen == load.sent.packets, "members saw {seen} packets of {}", load.sent.packets);
-        Ok(used.as_nanos() as f64 / load.sent.packets as f64)
+        shared.finish(sent)?;
+        let quartiles = slices.map(|slices| percentile(&slices, 25.0));
+        let [Some(with), Some(without)] = quartiles else { anyhow::bail!("no slice") };
+        Ok([with, without])
     }
 }
 
 fn check(load: Load, packets: u64, lost: u64) -> Result<()> {
     let sent = load.sent.packets;
     ensure!(packets == sent && lost == 0, "a program counted {packets} packets and lost {lost} of {sent}");
+    Ok(())
+}
+
+/// Of others it is enough that they know of all, perhaps that they lost them.
+fn check_other(load: Load, packets: u64, lost: u64) -> Result<()> {
+    let sent = load.sent.packets;
+    ensure!(packets + lost == sent, "a program counted {packets} packets and lost {lost} of {sent}");
     Ok(())
 }
 

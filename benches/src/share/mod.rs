@@ -117,7 +117,9 @@ fn settings() -> serde_json::Value {
 const GROUPS: [Key<'static>; 4] = [group_rows::SMALL, group_rows::MIX, group_rows::RULES, group_rows::MANY];
 const SENDS: [Key<'static>; 2] = [send_rows::RATE, send_rows::GAP];
 /// What needs the veth pair and programs.
-const LIVE: [Key<'static>; 10] = [
+const LIVE: [Key<'static>; 12] = [
+    live_rows::ALONE,
+    live_rows::IN_PLACE,
     live_rows::GROUPED,
     live_rows::SOCKETS,
     live_rows::PIPED,

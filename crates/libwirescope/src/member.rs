@@ -34,6 +34,8 @@ const PAGE_EVERY: Duration = Duration::from_millis(1);
 
 /// So many packets ahead memory is asked for one: as long as a few of them take, it needs.
 const FETCHED_AHEAD: u32 = 8;
+/// And so many ahead for its key entry, which says where it begins.
+const ENTRIES_AHEAD: u32 = 48;
 
 /// What [`Member::next`] has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,6 +347,7 @@ impl Member {
             };
             self.reader.key(&batch.lent, of_lent)
         };
+        self.reader.fetch_entry(&batch.lent, batch.skipped + index + ENTRIES_AHEAD);
         if index + FETCHED_AHEAD < batch.packets
             && let Some(ahead) = key(index + FETCHED_AHEAD)
         {

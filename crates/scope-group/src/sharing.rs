@@ -37,11 +37,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Between two looks at who has come while nobody is there.
 const ENTER_EVERY: Duration = Duration::from_millis(1);
 /// The longest nap while packets come steadily: each costs a wake-up of the thread and of every member that waits.
-const NAP_MAX: Duration = Duration::from_millis(1);
+const NAP_MAX: Duration = Duration::from_millis(2);
 /// And no longer than until about so many packets have come.
 const NAP_PACKETS: u32 = 1024;
-/// Where fewer packets come in the longest nap, each is handed out as it comes.
-const STEADY_PACKETS: u32 = 8;
+/// Packets come steadily where the mean gap between them is no longer; else each is handed out as it comes.
+const STEADY_GAP: Duration = Duration::from_micros(125);
 /// The longest sleep of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 /// Between two looks for room of a run that loses nothing.
@@ -270,7 +270,7 @@ impl Pace {
 /// How long to nap where so many packets came in this time.
 fn nap(packets: u64, time: Duration) -> Option<Duration> {
     let gap = (packets > 0).then(|| time.div_f64(packets as f64))?;
-    (gap * STEADY_PACKETS <= NAP_MAX).then(|| NAP_MAX.min(gap * NAP_PACKETS))
+    (gap <= STEADY_GAP).then(|| NAP_MAX.min(gap * NAP_PACKETS))
 }
 
 impl Thread {

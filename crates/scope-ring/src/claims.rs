@@ -105,9 +105,8 @@ impl Claims {
         recycle: impl Fn(u32) -> Option<u64>,
     ) -> Option<(u32, u64)> {
         let queue = &mut self.queues[group.0 as usize];
-        let (at, generation) = (0..queue.sealing.len())
-            .rev()
-            .find_map(|at| Some((at, recycle(queue.sealing[at])?)))?;
+        let (at, generation) =
+            (0..queue.sealing.len()).rev().find_map(|at| Some((at, recycle(queue.sealing[at])?)))?;
         queue.sealing.remove(at).map(|slot| (slot, generation))
     }
 }

@@ -692,7 +692,8 @@ fn a_run_that_gave_up_its_rights_is_asked_as_any_other_and_keeps_its_locks() {
         return;
     }
     // Few rows: on a slow machine this takes minutes, in which readers keep SQLite's log from being emptied.
-    let calm = LIVE.map(|word| if word.starts_with("synth:") { "synth:rate=1k,flows=200,size=100" } else { word });
+    let calm =
+        LIVE.map(|word| if word.starts_with("synth:") { "synth:rate=1k,flows=200,size=100" } else { word });
     for is_folder in [false, true] {
         let place = Place::new();
         place.open_to_all();

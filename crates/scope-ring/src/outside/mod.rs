@@ -427,7 +427,8 @@ impl OutsideReader {
             let Span { reading, from, to, first_packet, packets } = span;
             let index = first_packet.checked_sub(reading.first_packet);
             let index = index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX);
-            let place = self.view.place_of(reading.slot).ok_or(OutsideError::Untrue("there is no such slot"))?;
+            let place =
+                self.view.place_of(reading.slot).ok_or(OutsideError::Untrue("there is no such slot"))?;
             self.enter(reading.slot);
             let mut lent = Lent {
                 lane,
@@ -505,6 +506,17 @@ impl OutsideReader {
     pub fn fetch(&self, lent: &Lent, at: u32) {
         if let Some(bytes) = self.behind(lent, at) {
             bytes.fetch();
+        }
+    }
+
+    /// Asks for the key entry of a packet, which says where it begins, without waiting for it.
+    #[inline(always)]
+    pub fn fetch_entry(&self, lent: &Lent, index: u32) {
+        let entries = (lent.index as usize + index as usize + 1) * KEY_ENTRY_BYTES;
+        if let Some(at) = lent.entries_end.checked_sub(entries)
+            && let Some(bytes) = self.view.bytes(at..lent.entries_end)
+        {
+            bytes.fetch_begin();
         }
     }
 

@@ -169,6 +169,14 @@ impl<'a> Bytes<'a> {
         }
     }
 
+    /// Asks for their first cache line.
+    #[inline(always)]
+    pub(super) fn fetch_begin(&self) {
+        if let Some(byte) = self.0.first() {
+            fetch_begin(byte);
+        }
+    }
+
     /// A part of them; `None`: it reaches beyond them.
     #[inline]
     pub fn part(&self, range: Range<usize>) -> Option<Bytes<'a>> {
