@@ -256,8 +256,7 @@ impl Pace {
     }
 
     /// How long to nap now: by what came in the longest nap or more.
-    fn nap(&mut self) -> Option<Duration> {
-        let now = Instant::now();
+    fn nap(&mut self, now: Instant) -> Option<Duration> {
         let time = now.duration_since(self.since);
         if time >= NAP_MAX {
             self.nap = nap(std::mem::replace(&mut self.packets, 0), time);
@@ -307,7 +306,7 @@ impl Thread {
 
     /// Waits for packets. Live, nobody waits for this thread, and what it leaves lies in the ring meanwhile.
     fn sleep(&mut self) {
-        let nap = self.pace.nap();
+        let nap = self.pace.nap(Instant::now());
         match (&mut self.reader, nap.filter(|_| self.is_live)) {
             (Some(_), Some(nap)) => std::thread::sleep(nap),
             (Some(reader), None) if self.is_live => reader.sleep(),
@@ -844,4 +843,26 @@ fn wait_for_room(memory: &mut Memory, bell: &Bell, since: Instant) -> bool {
     }
     memory.seat.remove();
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naps_are_taken_where_packets_come_steadily_and_end_before_many_have_come() {
+        let second = Duration::from_secs(1);
+        assert_eq!(nap(0, second), None);
+        assert_eq!(nap(1000, second), None, "each is handed out as it comes");
+        assert_eq!(nap(8000, second), Some(NAP_MAX));
+        assert_eq!(nap(300_000, second), Some(NAP_MAX));
+        assert_eq!(nap(8_000_000, second), Some(Duration::from_micros(128)));
+        let mut pace = Pace { packets: 1000, ..Pace::new() };
+        let begun = pace.since;
+        assert_eq!(pace.nap(begun + NAP_MAX / 2), None, "nothing is known of so short a time");
+        assert_eq!(pace.nap(begun + NAP_MAX), Some(NAP_MAX));
+        assert_eq!(pace.packets, 0);
+        assert_eq!(pace.nap(begun + NAP_MAX * 3 / 2), Some(NAP_MAX), "until more is known");
+        assert_eq!(pace.nap(begun + 2 * NAP_MAX), None, "nothing came");
+    }
 }

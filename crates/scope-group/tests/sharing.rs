@@ -347,6 +347,23 @@ fn one_that_stands_still_misses_its_own_packets_alone_and_learns_how_many() {
 }
 
 #[test]
+fn one_that_keeps_up_is_given_packets_in_the_same_few_segments_again() {
+    const MEMORY_BYTES: u64 = 16 << 20;
+    let mut run = Run::new(&[GroupPlan { memory_bytes: MEMORY_BYTES, ..plan("all", "", "all") }], true);
+    let mut member = run.join(0, 1);
+    for _ in 0..100 {
+        run.write(3000, 100);
+        run.settle();
+        member.read();
+    }
+    let given_bytes = run.status(0).members[0].standing.read * 60;
+    assert!(given_bytes > MEMORY_BYTES, "more than its memory has room for");
+    let [_, slots] = member.seat.memory().sealed_files().unwrap();
+    let resident_bytes = rustix::fs::fstat(slots).unwrap().st_blocks as u64 * 512;
+    assert!((1..MEMORY_BYTES / 2).contains(&resident_bytes), "{resident_bytes}");
+}
+
+#[test]
 fn stuck_members_lose_their_flows_until_they_read_again() {
     let stuck = GroupPlan { stuck: Some(Duration::from_millis(100)), ..plan("stuck", "", "flow") };
     let mut run = Run::new(&[stuck], true);

@@ -113,6 +113,46 @@ fn a_worker_that_can_wait_waits_for_what_is_taken_and_not_done_whatever_the_orde
 }
 
 #[test]
+fn what_was_sealed_last_is_claimed_first_where_a_writer_asks_for_it() {
+    let ring = ring(16, 64 * KIB, 1);
+    let mut writer = lane(&ring, 0);
+    let needed = ring.follower(|_| 0);
+    let mut slots = Vec::new();
+    let mut fill = |writer: &mut scope_ring::LaneWriter, number: i64| {
+        assert!(writer.claim_newest_unneeded());
+        let data = stand::bytes_of(0, number as u64, 1000);
+        assert!(matches!(
+            writer.append(0, &stand::head(1000, number), KeyEntry::default(), &data),
+            Append::Stored(_)
+        ));
+        writer.commit();
+        let sequence = ring.lane_next(0) - 1;
+        slots
+            .push(ring.pin(ring.segment_id(0, sequence)).expect("it is there").blocks(0, 4).bytes().as_ptr()
+                as usize);
+        writer.seal();
+    };
+    // All are needed: each takes another one.
+    for number in 0..16 {
+        fill(&mut writer, number);
+    }
+    assert!(!writer.claim_newest_unneeded(), "none is free");
+    // The first eight are done with, then the sixteenth: that one is newest.
+    needed.done_before(0, 8);
+    fill(&mut writer, 16);
+    needed.done_before(0, 17);
+    fill(&mut writer, 17);
+    fill(&mut writer, 18);
+    assert_eq!(slots[16], slots[7], "the newest of those that nobody needs");
+    assert_eq!(slots[17], slots[16], "used last, and needed no more");
+    assert_ne!(slots[18], slots[17], "needed");
+    let mut first = slots[..16].to_vec();
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), 16);
+}
+
+#[test]
 fn workers_that_are_let_go_overrun_a_reader_which_knows_what_it_missed() {
     const PACKETS: u64 = 3000;
     let ring = ring(16, 64 * KIB, 1);
