@@ -343,7 +343,9 @@ fn a_disk_that_fills_fails_its_dumps_and_has_room_again() {
     let filler = place.out().join("filler");
     let scope = Scope::new(&place, &[]);
     std::fs::write(&filler, vec![1; 3 << 20]).unwrap();
-    scope.dump();
+    scope.started.signal(libc::SIGUSR1);
+    // The log lies on the same disk: where that has no byte left, it lacks the dump's line, too.
+    wait_until("the dump", || scope.log("dump") > 0 || !dumps(&place.out()).is_empty());
     std::fs::remove_file(&filler).unwrap();
     for path in dumps(&place.out()) {
         std::fs::remove_file(path).unwrap();
