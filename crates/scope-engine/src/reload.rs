@@ -99,11 +99,10 @@ pub(crate) fn reload(
             // A fault may show a text with a mark below it.
             for fault in &faults {
                 for line in format!("wirescope: {fault}").lines() {
-                    watch.note(line);
+                    watch.warning(line);
                 }
             }
-            watch.note("reload: refused; the old configuration stays in force");
-            return Vec::new();
+            return vec!["reload: refused; the old configuration stays in force".to_string().into()];
         }
     };
     let links: Vec<LinkType> =

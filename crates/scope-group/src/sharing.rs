@@ -709,6 +709,20 @@ impl Served {
             }
             self.routes[seat] = route;
             self.routes[seat].clear();
+            if patient.is_some() && self.memories[seat].as_ref().is_some_and(|it| it.seat.is_removed()) {
+                self.withdraw(seat);
+            }
+        }
+    }
+
+    /// Whoever sits there is to go: from now on others have its packets.
+    fn withdraw(&mut self, seat: usize) {
+        let Some(class) = self.memories[seat].as_ref().map(|memory| memory.newcomer.class.clone()) else {
+            return;
+        };
+        let shares = self.shares(&class);
+        if shares.members().any(|member| usize::from(member) == seat) {
+            shares.leave(seat as u8);
         }
     }
 

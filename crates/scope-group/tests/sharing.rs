@@ -434,6 +434,39 @@ fn a_run_that_loses_nothing_waits_for_the_slowest_until_its_end() {
 }
 
 #[test]
+fn when_one_is_removed_from_a_run_that_loses_nothing_others_have_its_packets_at_once() {
+    let mut run = Run::new(&[plan("turns", "", "round-robin")], false);
+    let (still, mut good) = (run.join(0, 1), run.join(0, 1));
+    let reader = std::thread::spawn(move || {
+        let begun = Instant::now();
+        loop {
+            let is_over = good.reader.has_ended();
+            let before = good.got.len();
+            good.read();
+            if good.got.len() == before {
+                if is_over {
+                    return good;
+                }
+                assert!(begun.elapsed() < PATIENCE * 2, "the end never came");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    // More than three times what has room.
+    run.write(100_000, 500);
+    run.lane.seal();
+    run.sharing.finish();
+    until(|| run.sharing.has_finished());
+    let good = reader.join().unwrap();
+    assert!(still.seat.is_removed());
+    let status = run.status(0);
+    let of_still = status.members.iter().find(|member| member.standing.read == 0).unwrap().standing;
+    assert_eq!(good.got.len() as u64 + of_still.given, 100_000);
+    assert!(of_still.missed <= 64, "what was in hand when it was given up: {of_still:?}");
+    assert!(of_still.given < 30_000, "{of_still:?}");
+}
+
+#[test]
 fn settings_change_between_two_batches() {
     let mut run = Run::new(&[plan("g", "", "all")], true);
     let mut member = run.join(0, 1);

@@ -137,7 +137,7 @@ pub enum Verb {
     /// Start programs that capture with libpcap, in which the device wirescope is a group of a running instance
     With(WithArgs),
     /// Show which programs read the ring of a running instance, and how far each of them is
-    #[command(after_help = help::ASK_EXAMPLES)]
+    #[command(after_help = help::GROUPS_EXAMPLES)]
     Groups(AskArgs),
     /// Send packets of a capture file, or generated ones, out of an interface
     Send(SendArgs),

@@ -142,7 +142,7 @@ pub fn check(path: &Path) -> u8 {
             }
             let line = format!(
                 "{file}: valid; only a start checks the rest: interfaces and files of \
-                 sources, CPUs and nodes, the folders of out, write and ring-out, memory, the user, \
+                 sources and sets, CPUs and nodes, the folders of out, write and ring-out, memory, the user, \
                  whether another run writes the store\n"
             );
             print_text(&line)

@@ -396,6 +396,18 @@ Examples:
   wirescope status --url https://scope:8443 --token-file token
 ";
 
+pub const GROUPS_EXAMPLES: &str = "\
+A running instance answers at its control socket: wirescope.sock in the folder
+of its --out, unless --control says otherwise.
+
+Examples:
+  # who reads what the only instance of this user shares
+  wirescope groups
+
+  # of one of several, for a program
+  wirescope groups --control /srv/dumps/wirescope.sock --json
+";
+
 pub const TAP_EXAMPLES: &str = "\
 The run needs --attach SOCKET, and --attach-ring with the user who taps, or a
 --group. Who reads too slowly misses packets, and a live run never waits.
@@ -418,9 +430,10 @@ Examples:
 ";
 
 pub const WITH_EXAMPLES: &str = "\
-The programs capture from the device wirescope, with their own filters; all other
-devices and files are what they are. They have to link libpcap as a library, and may
-not be setuid, or confined by AppArmor: for those there is wirescope tap.
+The programs capture from the device wirescope, with their own filters; all
+other devices and files are what they are. They have to link libpcap as a
+library, and may not be setuid, or confined by AppArmor: for those there is
+wirescope tap.
 
 Exit codes:
   0  all copies ended with 0

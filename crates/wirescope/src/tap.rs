@@ -199,8 +199,14 @@ fn tell(
 ) -> u8 {
     let is_restricted = !asked.filter.text().is_empty() || written.other_types > 0;
     let packets = counted(written.packets, "packet");
-    let words = missing_words(gaps, is_restricted);
-    say(Level::Info, &format!("wirescope: {packets} to {place}; {words}"));
+    // Whoever closes a pipe has had enough.
+    let error = written.unfinished.as_ref().map(|unfinished| &unfinished.error);
+    let error = error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+    let words = match error {
+        None => format!("{packets} to {place}; {}", missing_words(gaps, is_restricted)),
+        Some(_) => format!("{place} lacks its end: not all of {packets} could be written"),
+    };
+    say(Level::Info, &format!("wirescope: {words}"));
     let mut faults: Vec<Fault> = broken.into_iter().collect();
     if missed > 0 {
         let many = counted(missed, "packet");
@@ -228,9 +234,7 @@ fn tell(
         let note = format!("wirescope: {} behind newer ones", counted(written.late, "packet"));
         say(Level::Warning, &note);
     }
-    // Whoever closes a pipe has had enough.
-    let error = written.unfinished.as_ref().map(|unfinished| &unfinished.error);
-    if let Some(error) = error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+    if let Some(error) = error {
         faults.push(Fault::of_thing(place).error(error));
     }
     faults.iter().for_each(say_fault);
@@ -544,10 +548,15 @@ impl<'a> Tapping<'a> {
         let told: u64 = gaps.iter().map(|gap| gap.lost_min).sum();
         let untold = missed.saturating_sub(told);
         let last_ns = lanes.values().map(|lane| lane.last_ns).max().unwrap_or(0);
-        for (packets, reason) in [(untold, GapReason::Evicted), (lost_before, GapReason::Kernel)] {
+        // What nothing came behind was missed at the end. When the run has lost something only its packets say.
+        let spans = [
+            (untold, GapReason::Evicted, (last_ns, i64::MAX)),
+            (lost_before, GapReason::Kernel, (0, last_ns)),
+        ];
+        for (packets, reason, (from_ns, to_ns)) in spans {
             if packets > 0 {
                 let (lost_min, lost_max) = (packets, Some(packets));
-                gaps.push(Gap { from_ns: 0, to_ns: last_ns, reason, lost_min, lost_max });
+                gaps.push(Gap { from_ns, to_ns, reason, lost_min, lost_max });
             }
         }
         self.losses.add(gaps.iter().copied());

@@ -364,7 +364,9 @@ fn one_that_doesn_t_move_is_removed_from_a_run_that_loses_nothing() {
     let done = good.finish(LIMIT);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let done = run.finish(LIMIT);
+    assert!(done.stderr.contains("group g: still (process "), "{}", done.stderr);
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(summary["warnings"].to_string().contains("was removed: it had not moved for 10 s"), "{summary}");
     summary["groups"].as_array().unwrap().iter().for_each(adds_up);
     let (found, expected) = (packets(&place.path("good.pcapng")), packets(&file));
     assert!(

@@ -253,7 +253,7 @@ fn what_can_t_work_is_refused_before_anything_starts_and_the_pipe_is_named() {
     check("web", "./setuid", &["/setuid: it is setuid or setgid", &pipe]);
     check("web", "./setgid", &["/setgid: it is setuid or setgid", &pipe]);
     check("web", "true", &["it doesn't link libpcap", &pipe, "| true -r -"]);
-    check("web", "./plain", &["./plain: there is no program"]);
+    check("web", "./plain", &["./plain: it is no program"]);
     check("web", "no-such-program", &["no-such-program: there is no such program; install it"]);
     check("nets", "tcpdump", &["GROUP: there is no group 'nets'", "wirescope groups"]);
     for group in ["web*0", "web*65", "web*x"] {

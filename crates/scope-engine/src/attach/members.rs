@@ -4,6 +4,7 @@ use super::forwards::{ForwardStatus, Own, Told};
 use crate::plan::{Allowed, ForwardPlan};
 use rustix::io::dup;
 use scope_fault::Fault;
+use scope_group::sharing::REMOVED_AFTER;
 use scope_group::{Counts, Gone, Group, GroupCounts, MemberCounts, Newcomer, Phase, Seat};
 use scope_rights::PeerCredentials;
 use scope_ring::Ahead;
@@ -209,6 +210,18 @@ impl Members {
         let member = self.members.iter().find(|member| member.number == number);
         let is_own = self.own(number).is_some();
         !is_removed && member.is_some_and(|member| is_own || self.may(&member.peer))
+    }
+
+    /// What is to be said of a member that a run which loses nothing has waited for in vain.
+    pub(super) fn removal(&self, number: u16) -> Option<String> {
+        self.leaves[usize::from(number)].seat.as_ref().filter(|seat| seat.is_removed())?;
+        let member = self.members.iter().find(|member| member.number == number)?;
+        let (group, name, pid) = (self.name(), &member.greeting.name, member.peer.pid);
+        let waited = REMOVED_AFTER.as_secs();
+        Some(format!(
+            "group {group}: {name} (process {pid}) was removed: it had not moved for {waited} s; what it was given and had not read \
+             reaches nobody"
+        ))
     }
 
     /// Says on its page that a member is none any more.

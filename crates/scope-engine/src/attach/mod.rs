@@ -44,6 +44,10 @@ use std::time::{Duration, Instant};
 pub const GUESTS_MAX: usize = 32;
 /// Of these: of users who may not be members, and are told so.
 const STRANGERS_MAX: usize = 16;
+/// Names of groups that a refusal says.
+const NAMED_MAX: usize = 6;
+/// Members that were removed, and of which the run has still to say so, at most.
+const REMOVALS_MAX: usize = 64;
 /// Connections that are taken before those that are there are looked at again.
 const TAKEN_AT_ONCE: usize = 32;
 /// So long somebody who has connected may take for the greeting.
@@ -156,7 +160,7 @@ impl Prepared {
         let sharer = Sharer { ring: ring.clone(), groups, threads, pinning, is_live, engine };
         let sharing = (!sharer.groups.is_empty()).then(|| Sharing::start(&sharer)).transpose()?;
         let connections_max = GUESTS_MAX + members.iter().map(Members::seats).sum::<usize>();
-        let table = Mutex::new(Table { members, counts: DoorCounts::default() });
+        let table = Mutex::new(Table { members, counts: DoorCounts::default(), removals: Vec::new() });
         let desk = Arc::new(Desk { ring: ring.clone(), table, sharing, own, holder: OnceLock::new() });
         let stop = Arc::new(AtomicBool::new(false));
         let (socket, listener) = socket.unzip();
@@ -240,6 +244,11 @@ impl Attach {
             (active < wanted).then(|| (group.name().to_string(), active, wanted))
         };
         table.members.iter().filter_map(lacks).collect()
+    }
+
+    /// What is to be said of members that were removed since the last look.
+    pub(crate) fn take_removals(&self) -> Vec<String> {
+        std::mem::take(&mut self.desk.table().removals)
     }
 
     /// Puts in force what may change while the run goes; what waits for the next start, in words.
@@ -356,6 +365,16 @@ struct Table {
     /// The ring's first, then each group's.
     members: Vec<Members>,
     counts: DoorCounts,
+    /// What the run has still to say of members that it has removed.
+    removals: Vec<String>,
+}
+
+impl Table {
+    /// Names of the groups that this one may join, as many as a message has room for.
+    fn open_to(&self, peer: &PeerCredentials) -> Vec<String> {
+        let open = self.members.iter().filter(|members| members.may(peer));
+        open.map(|members| members.name().to_string()).take(NAMED_MAX).collect()
+    }
 }
 
 /// What the door and those who ask how it stands have in common.
@@ -514,6 +533,10 @@ impl Desk {
                 let stays = table.members[group].may_stay(number);
                 if !stays {
                     table.members[group].tell_removed(number);
+                    let words = table.members[group].removal(number);
+                    if table.removals.len() < REMOVALS_MAX {
+                        table.removals.extend(words);
+                    }
                 }
                 table.counts.removed += u64::from(!stays);
                 stays
@@ -557,7 +580,11 @@ impl Desk {
             // Who may read nothing needn't know what there is.
             None if guest.is_stranger => self.refuse_user(guest, RING),
             None => {
-                let words = format!("there is no group '{}'", greeting.group.escape_default());
+                let mut words = format!("there is no group '{}'", greeting.group.escape_default());
+                let there = self.table().open_to(&guest.peer);
+                if !there.is_empty() {
+                    words += &format!("; there is {}", there.join(", "));
+                }
                 self.refuse(guest, Refusal::NoSuchGroup, &words)
             }
         }

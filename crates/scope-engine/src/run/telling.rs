@@ -71,6 +71,9 @@ impl Run {
             }
         }
         self.tell_of_commands(watch, warnings);
+        for removal in self.shared.attach.iter().flat_map(|attach| attach.take_removals()) {
+            self.warn(removal, watch, warnings);
+        }
     }
 
     /// Looks whether the system's clock was set, and passes that on.

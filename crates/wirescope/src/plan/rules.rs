@@ -26,15 +26,19 @@ pub enum Owner<'a> {
 
 impl Owner<'_> {
     fn of_rules(self) -> Fault {
+        self.of_word("rule")
+    }
+
+    fn of_rule(self, name: &str) -> Fault {
+        self.of_word(&format!("rule '{name}'"))
+    }
+
+    fn of_word(self, word: &str) -> Fault {
         let (key, element) = match self {
             Owner::Group(name) => ("group", name),
             Owner::Source(spec) => ("source", spec),
         };
-        elements::of(key, element, "rule")
-    }
-
-    fn of_rule(self, name: &str) -> Fault {
-        self.of_rules().with_value(name)
+        elements::of(key, element, word)
     }
 }
 
@@ -99,7 +103,7 @@ fn rule(
         _ => None,
     };
     let name = text("name").unwrap_or_default().to_string();
-    let called = if name.is_empty() { format!("the {}. one", at + 1) } else { name.clone() };
+    let called = if name.is_empty() { (at + 1).to_string() } else { name.clone() };
     let fault = || owner.of_rule(&called);
     let mut faults = Vec::new();
     if !is_name(&name) {

@@ -41,13 +41,22 @@ pub type Sets = BTreeMap<String, Known>;
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Sets {
     let mut sets = Sets::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.set) {
+        let named = written.as_ref().ok().and_then(|(name, words)| Some((name.clone(), kind_of(words)?)));
         match written.and_then(|written| set(&written, args, look)) {
             Ok((name, _)) if sets.contains_key(&name) => {
                 let fault = Fault::of(KEY).value(&name, "is the name of two sets");
                 faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
             }
             Ok((name, known)) => drop(sets.insert(name, known)),
-            Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
+            Err(found) => {
+                found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault));
+                // Rules that name it are right.
+                if let Some((name, kind)) = named
+                    && let Ok(set) = Set::read(kind, "")
+                {
+                    sets.entry(name).or_insert(Known { set: Arc::new(set), version: 0 });
+                }
+            }
         }
     }
     if args.set.len() > SETS_MAX {
@@ -55,6 +64,15 @@ pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Sets {
         faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
     }
     sets
+}
+
+/// What a set says that it is of.
+fn kind_of(words: &BTreeMap<String, String>) -> Option<SetKind> {
+    match words.get("kind").map(String::as_str) {
+        Some("hosts") => Some(SetKind::Hosts),
+        Some("ports") => Some(SetKind::Ports),
+        _ => None,
+    }
 }
 
 fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(String, Known), Vec<Fault>> {
@@ -66,18 +84,14 @@ fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(Strin
     for word in words.keys().filter(|word| !["kind", "file"].contains(&word.as_str())) {
         faults.push(of(word).cause("there is no such option").remedy("there are: kind, file"));
     }
-    let kind = match words.get("kind").map(String::as_str) {
-        Some("hosts") => Some(SetKind::Hosts),
-        Some("ports") => Some(SetKind::Ports),
+    let kind = kind_of(words);
+    match words.get("kind") {
+        _ if kind.is_some() => {}
         Some(other) => {
             faults.push(of("kind").value(other, "is no kind of a set").remedy("write hosts or ports"));
-            None
         }
-        None => {
-            faults.push(of("kind").cause("it is missing").remedy("write kind=hosts or kind=ports"));
-            None
-        }
-    };
+        None => faults.push(of("kind").cause("it is missing").remedy("write kind=hosts or kind=ports")),
+    }
     let file = words.get("file").filter(|file| !file.is_empty());
     if file.is_none() {
         faults.push(of("file").cause("it names no file").remedy(format!("write {EXAMPLE}")));

@@ -69,9 +69,12 @@ pub fn wanted(group: &str, args: &MemberArgs, name: &str, faults: &mut Faults) -
 pub fn not_joined(path: &Path, group: &str, error: &JoinError) -> Fault {
     let fault = || Fault::of("attach").with_value(path.to_string_lossy());
     let to_start = || {
-        let (attach, ring) = (Setting::of("attach"), Setting::of("attach-ring"));
-        let path = path.to_string_lossy();
-        sentence!["start the run with ", attach.example(path), " and ", ring.example("USER:@GROUP")]
+        let attach = Setting::of("attach").example(path.to_string_lossy());
+        let who = match group {
+            RING => Setting::of("attach-ring").example("USER:@GROUP"),
+            group => Setting::of("group").example(group),
+        };
+        sentence!["start the run with ", attach, " and ", who]
     };
     match error {
         JoinError::Connect(cause) => match (cause.kind(), cause.raw_os_error()) {
@@ -92,8 +95,7 @@ pub fn not_joined(path: &Path, group: &str, error: &JoinError) -> Fault {
             fault().cause(words.clone()).remedy(to_start())
         }
         JoinError::Refused { why: Refusal::NoSuchGroup, words } => {
-            let there = format!("there is {RING}; see: wirescope groups");
-            Fault::of_thing("GROUP").with_value(group).cause(words.clone()).remedy(there)
+            Fault::of_thing("GROUP").with_value(group).cause(words.clone()).remedy("see: wirescope groups")
         }
         JoinError::Refused { why: Refusal::Full, words } => {
             fault().cause(words.clone()).remedy("wait until another member ends; see: wirescope groups")

@@ -42,9 +42,12 @@ pub fn in_path(name: &OsStr) -> Result<PathBuf, Fault> {
     let fault = || Fault::of_thing(name.to_string_lossy());
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
-        return match is_program(&path) {
-            true => Ok(path),
-            false => Err(fault().cause("there is no program").remedy("name one")),
+        return match (is_program(&path), path.exists()) {
+            (true, _) => Ok(path),
+            (_, true) => {
+                Err(fault().cause("it is no program: a folder, or not executable").remedy("name one"))
+            }
+            (_, false) => Err(fault().cause("there is no such program").remedy("name one")),
         };
     }
     let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
