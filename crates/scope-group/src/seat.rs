@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Least bytes of a segment of a member's memory: no packet that a network brings is longer.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// Most bytes of it.
-const SEGMENT_BYTES_MAX: u64 = 256 << 10;
+const SEGMENT_BYTES_MAX: u64 = 2 << 20;
 /// Segments that a member's memory has at least.
 const SEGMENTS_MIN: u64 = 16;
 /// Segments that it aims at.
