@@ -104,10 +104,9 @@ impl Claims {
         group: ClaimGroup,
         recycle: impl Fn(u32) -> Option<u64>,
     ) -> Option<(u32, u64)> {
-        let queue = &mut self.queues[group.0 as usize];
-        let (at, generation) =
-            (0..queue.sealing.len()).rev().find_map(|at| Some((at, recycle(queue.sealing[at])?)))?;
-        queue.sealing.remove(at).map(|slot| (slot, generation))
+        let sealing = &mut self.queues[group.index()].sealing;
+        let (at, generation) = (0..sealing.len()).rev().find_map(|at| Some((at, recycle(sealing[at])?)))?;
+        sealing.remove(at).map(|slot| (slot, generation))
     }
 }
 

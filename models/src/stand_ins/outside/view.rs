@@ -33,6 +33,8 @@ impl<'a> Bytes<'a> {
 
     pub(super) fn fetch(&self) {}
 
+    pub(super) fn fetch_begin(&self) {}
+
     pub fn part(&self, range: Range<usize>) -> Option<Bytes<'a>> {
         Some(Bytes(self.0.get(range)?))
     }
@@ -109,7 +111,11 @@ impl View {
 
     pub(super) fn enter(&self, _slot: u32) {}
 
-    pub(super) fn bytes(&self, _slot: u32, _range: Range<usize>) -> Option<Bytes<'_>> {
+    pub(super) fn place_of(&self, _slot: u32) -> Option<Range<usize>> {
+        unreachable!("nothing is lent in place")
+    }
+
+    pub(super) fn bytes(&self, _range: Range<usize>) -> Option<Bytes<'_>> {
         unreachable!("nothing is lent in place")
     }
 
