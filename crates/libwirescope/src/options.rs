@@ -170,12 +170,6 @@ impl Options {
             let remedy = "leave it out: what a member of a group hasn't read is kept";
             faults.push(OptionFault::new("hold", only_ring, remedy));
         }
-        let of_ring = "whoever reads the ring gets all of it";
-        for (option, is_given) in [("weight", self.weight != 1), ("class", !self.class.is_empty())] {
-            if is_given && group == RING {
-                faults.push(OptionFault::new(option, of_ring.to_string(), "leave it out, or use part=I/N"));
-            }
-        }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 }
