@@ -564,15 +564,20 @@ impl Served {
         &mut self.classes[at].1
     }
 
+    /// Takes a seat out of those who share a class, if it is among them: who is left.
+    fn withdraw(&mut self, seat: usize, class: &str) -> &Shares {
+        let shares = self.shares(class);
+        if shares.members().any(|member| usize::from(member) == seat) {
+            shares.leave(seat as u8);
+        }
+        shares
+    }
+
     /// Whoever sat there is given nothing more.
     fn let_go(&mut self, seat: usize) {
         if let Some(memory) = self.memories[seat].take() {
             let class = memory.newcomer.class.clone();
-            let shares = self.shares(&class);
-            if shares.members().any(|member| usize::from(member) == seat) {
-                shares.leave(seat as u8);
-            }
-            if shares.is_empty() {
+            if self.withdraw(seat, &class).is_empty() {
                 self.take_back(&class);
             }
             self.classes.retain(|(class, shares)| class.is_empty() || !shares.is_empty());
@@ -709,20 +714,11 @@ impl Served {
             }
             self.routes[seat] = route;
             self.routes[seat].clear();
-            if patient.is_some() && self.memories[seat].as_ref().is_some_and(|it| it.seat.is_removed()) {
-                self.withdraw(seat);
+            // Whoever sits there is to go: from now on others have its packets.
+            let removed = self.memories[seat].as_ref().filter(|it| patient.is_some() && it.seat.is_removed());
+            if let Some(class) = removed.map(|memory| memory.newcomer.class.clone()) {
+                self.withdraw(seat, &class);
             }
-        }
-    }
-
-    /// Whoever sits there is to go: from now on others have its packets.
-    fn withdraw(&mut self, seat: usize) {
-        let Some(class) = self.memories[seat].as_ref().map(|memory| memory.newcomer.class.clone()) else {
-            return;
-        };
-        let shares = self.shares(&class);
-        if shares.members().any(|member| usize::from(member) == seat) {
-            shares.leave(seat as u8);
         }
     }
 

@@ -230,6 +230,27 @@ impl Member {
     }
 }
 
+impl Member {
+    /// Reads in a thread of its own, with a nap of some us where there is nothing, until the run says that it was all.
+    fn read_to_the_end(mut self, nap_us: u64) -> std::thread::JoinHandle<Member> {
+        std::thread::spawn(move || {
+            let begun = Instant::now();
+            loop {
+                let is_over = self.reader.has_ended();
+                let before = self.got.len();
+                self.read();
+                if self.got.len() == before {
+                    if is_over {
+                        return self;
+                    }
+                    assert!(begun.elapsed() < PATIENCE * 2, "the end never came");
+                    std::thread::sleep(Duration::from_micros(nap_us + 100));
+                }
+            }
+        })
+    }
+}
+
 /// Each flow is at one member alone, in its order.
 fn flows_are_whole(members: &[&Member]) {
     let mut owners: BTreeMap<u16, usize> = BTreeMap::new();
@@ -398,26 +419,8 @@ fn a_run_that_loses_nothing_waits_for_the_slowest_until_its_end() {
     let mut run = Run::new(&[plan("slow", "", "all"), plan("fast", "", "round-robin")], false);
     let (slow, fast) = (run.join(0, 1), [run.join(1, 1), run.join(1, 3)]);
     let readers: Vec<_> = [slow].into_iter().chain(fast).zip([300, 0, 0]).collect();
-    let threads: Vec<_> = readers
-        .into_iter()
-        .map(|(mut member, nap_us)| {
-            std::thread::spawn(move || {
-                let begun = Instant::now();
-                loop {
-                    let is_over = member.reader.has_ended();
-                    let before = member.got.len();
-                    member.read();
-                    if member.got.len() == before {
-                        if is_over {
-                            return member;
-                        }
-                        assert!(begun.elapsed() < PATIENCE * 2, "the end never came");
-                        std::thread::sleep(Duration::from_micros(nap_us + 100));
-                    }
-                }
-            })
-        })
-        .collect();
+    let threads: Vec<_> =
+        readers.into_iter().map(|(member, nap_us)| member.read_to_the_end(nap_us)).collect();
     run.write(100_000, 500);
     run.lane.seal();
     run.sharing.finish();
@@ -436,22 +439,8 @@ fn a_run_that_loses_nothing_waits_for_the_slowest_until_its_end() {
 #[test]
 fn when_one_is_removed_from_a_run_that_loses_nothing_others_have_its_packets_at_once() {
     let mut run = Run::new(&[plan("turns", "", "round-robin")], false);
-    let (still, mut good) = (run.join(0, 1), run.join(0, 1));
-    let reader = std::thread::spawn(move || {
-        let begun = Instant::now();
-        loop {
-            let is_over = good.reader.has_ended();
-            let before = good.got.len();
-            good.read();
-            if good.got.len() == before {
-                if is_over {
-                    return good;
-                }
-                assert!(begun.elapsed() < PATIENCE * 2, "the end never came");
-                std::thread::sleep(Duration::from_micros(100));
-            }
-        }
-    });
+    let (still, good) = (run.join(0, 1), run.join(0, 1));
+    let reader = good.read_to_the_end(0);
     // More than three times what has room.
     run.write(100_000, 500);
     run.lane.seal();

@@ -325,29 +325,29 @@ impl Ring {
     /// Takes the oldest segment that `lane` may have, by order of sealing, and that nobody has pinned: slot
     /// and generation.
     pub(crate) fn claim(&self, lane: u32) -> Option<(u32, u64)> {
-        let mut claims = self.claims.lock().expect("no panic while held");
-        let (slot, generation) = claims.claim(self.lane_group(lane), |slot| self.recycle(slot))?;
-        self.spans.clear(slot);
-        Some((slot, generation))
+        self.claim_by(|claims| claims.claim(self.lane_group(lane), |slot| self.recycle(slot)))
     }
 
     /// The same of segments that no follower still needs: for a worker that can wait. What is pinned lets newer
     /// segments come to their turn before older ones.
     pub(crate) fn claim_unneeded(&self, lane: u32) -> Option<(u32, u64)> {
+        self.claim_by(|claims| claims.claim(self.lane_group(lane), |slot| self.recycle_unneeded(slot)))
+    }
+
+    /// The same of the one that was sealed last, so that no more memory is touched than is in use.
+    pub(crate) fn claim_newest_unneeded(&self, lane: u32) -> Option<(u32, u64)> {
+        self.claim_by(|claims| claims.claim_newest(self.lane_group(lane), |slot| self.recycle_unneeded(slot)))
+    }
+
+    fn claim_by(&self, claim: impl FnOnce(&mut Claims) -> Option<(u32, u64)>) -> Option<(u32, u64)> {
         let mut claims = self.claims.lock().expect("no panic while held");
-        let recycle = |slot: u32| if self.is_needed(slot) { None } else { self.recycle(slot) };
-        let (slot, generation) = claims.claim(self.lane_group(lane), recycle)?;
+        let (slot, generation) = claim(&mut claims)?;
         self.spans.clear(slot);
         Some((slot, generation))
     }
 
-    /// The same of the one that was sealed last: it may still be in a cache.
-    pub(crate) fn claim_newest_unneeded(&self, lane: u32) -> Option<(u32, u64)> {
-        let mut claims = self.claims.lock().expect("no panic while held");
-        let recycle = |slot: u32| if self.is_needed(slot) { None } else { self.recycle(slot) };
-        let (slot, generation) = claims.claim_newest(self.lane_group(lane), recycle)?;
-        self.spans.clear(slot);
-        Some((slot, generation))
+    fn recycle_unneeded(&self, slot: u32) -> Option<u64> {
+        if self.is_needed(slot) { None } else { self.recycle(slot) }
     }
 
     /// Whether a follower needs what lies in a slot, which no lane writes.

@@ -395,31 +395,25 @@ impl LaneWriter {
     /// Claims a segment to write on. False: every segment that could be recycled is pinned; try again with
     /// the next batch.
     pub fn claim(&mut self) -> bool {
-        if self.open.is_some() {
-            return true;
-        }
-        let Some(claimed) = self.ring.claim(self.lane) else { return false };
-        self.begin(claimed);
-        true
+        self.claim_by(Ring::claim)
     }
 
     /// The same of segments that no follower still needs: for a worker that can wait, and that has asked
     /// [`Ring::must_wait`].
     pub fn claim_unneeded(&mut self) -> bool {
-        if self.open.is_some() {
-            return true;
-        }
-        let Some(claimed) = self.ring.claim_unneeded(self.lane) else { return false };
-        self.begin(claimed);
-        true
+        self.claim_by(Ring::claim_unneeded)
     }
 
     /// The same of the one of them that was sealed last.
     pub fn claim_newest_unneeded(&mut self) -> bool {
+        self.claim_by(Ring::claim_newest_unneeded)
+    }
+
+    fn claim_by(&mut self, claim: impl Fn(&Ring, u32) -> Option<(u32, u64)>) -> bool {
         if self.open.is_some() {
             return true;
         }
-        let Some(claimed) = self.ring.claim_newest_unneeded(self.lane) else { return false };
+        let Some(claimed) = claim(&self.ring, self.lane) else { return false };
         self.begin(claimed);
         true
     }

@@ -547,11 +547,14 @@ impl<'a> Tapping<'a> {
         // Missed by lanes that brought no packet any more is in the counts, and so here.
         let told: u64 = gaps.iter().map(|gap| gap.lost_min).sum();
         let untold = missed.saturating_sub(told);
-        let last_ns = lanes.values().map(|lane| lane.last_ns).max().unwrap_or(0);
-        // What nothing came behind was missed at the end. When the run has lost something only its packets say.
+        let last_ns = || lanes.values().map(|lane| lane.last_ns);
+        // What no packet came behind was missed behind the last one of its lane, and nobody knows of which lane it is; before
+        // the first packet of a lane there is no time. When the run has lost something only its packets say.
+        let all_came = lanes.len() >= self.reader.settled().1.len();
+        let from_ns = last_ns().min().filter(|_| all_came).unwrap_or(0);
         let spans = [
-            (untold, GapReason::Evicted, (last_ns, i64::MAX)),
-            (lost_before, GapReason::Kernel, (0, last_ns)),
+            (untold, GapReason::Evicted, (from_ns, i64::MAX)),
+            (lost_before, GapReason::Kernel, (0, last_ns().max().unwrap_or(0))),
         ];
         for (packets, reason, (from_ns, to_ns)) in spans {
             if packets > 0 {

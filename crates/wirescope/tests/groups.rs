@@ -207,6 +207,24 @@ fn members_come_are_killed_and_stand_still_and_the_figures_add_up() {
 }
 
 #[test]
+fn what_a_tap_missed_at_its_end_lies_behind_its_last_packet() {
+    let shared = Shared::new("synth:rate=20k,size=512", &["g,memory=2MiB"], &[]);
+    let tap = Started::new(shared.tap("g", &["-w", "x.pcapng"]));
+    shared.wait_for_members("g", 1);
+    wait_until("it to read", || shared.group("g")["members"][0]["read"] != 0);
+    tap.stand_still();
+    wait_until("its memory to be full", || shared.group("g")["members"][0]["missed"] != 0);
+    // It is waited for in vain, and goes on when the run is over.
+    let (place, _) = shared.running.end();
+    tap.signal(libc::SIGCONT);
+    let done = tap.finish(LIMIT);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    let last_ns = packets(&place.path("x.pcapng")).last().unwrap().time_ns;
+    let expected = format!("between {} (", scope_spelling::time::between(last_ns, "and", i64::MAX));
+    assert!(done.stderr.contains(&expected), "{expected}: {}", done.stderr);
+}
+
+#[test]
 fn filters_steering_and_who_may_change_on_sighup_and_the_rest_waits_by_name() {
     let place = Place::new();
     let (socket, file) = (place.path("attach"), place.path("w.toml"));
@@ -473,7 +491,7 @@ fn a_set_is_read_again_on_sighup_and_with_a_bad_line_the_old_one_stays() {
     );
     std::fs::write(&file, text).unwrap();
     let config = file.to_str().unwrap().to_string();
-    let running = Running::bare(place, &["--config", &config]);
+    let running = Running::bare(place, &["--config", &config, "--quiet"]);
     let tap = Started::new(tap(&socket, running.place.root(), "one", &["-w", "x.pcapng"]));
     let shared = Shared { running, socket };
     shared.wait_for_members("one", 1);
@@ -500,7 +518,7 @@ fn rules_and_sets_that_can_t_be_meant_are_refused_all_at_once() {
     let text = format!(
         "attach = \"a\"\nsource = \"synth:\"\n[[set]]\nname = \"bad\"\nkind = \"ports\"\nfile = {ports:?}\n\
          [[set]]\nname = \"none\"\nkind = \"hosts\"\nfile = \"no-such-file\"\n\
-         [[group]]\nname = \"a\"\n[[group.rule]]\nname = \"x\"\nhost-in = \"other\"\ndo = [\"burn\", \"copy b\"]\n\
+         [[group]]\nname = \"a\"\n[[group.rule]]\nname = \"x\"\nhost-in = \"other\"\nport-in = \"bad\"\ndo = [\"burn\", \"copy b\"]\n\
          [[group]]\nname = \"b\"\n[[group.rule]]\nname = \"x\"\ndo = [\"copy c\"]\n\
          [[group]]\nname = \"c\"\n[[group.rule]]\nname = \"x\"\ndo = [\"copy b\", \"copy nobody\"]\n"
     );
@@ -519,4 +537,5 @@ fn rules_and_sets_that_can_t_be_meant_are_refused_all_at_once() {
     ] {
         assert!(done.stderr.contains(expected), "{expected}: {}", done.stderr);
     }
+    assert!(!done.stderr.contains("there is no set 'bad'"), "its file is what is wrong: {}", done.stderr);
 }
