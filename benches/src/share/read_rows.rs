@@ -1,8 +1,8 @@
 //! Programs that read in place: their time for a packet against a reader of the same process, and how soon they see one.
 //!
 //! The bench is the run: it feeds a ring itself, and lets programs in by a door of its own, so that it knows when a packet was
-//! appended. A burst lies in the ring before either reader looks at it; both take their own processor time. The program has
-//! mapped and touched the whole ring before.
+//! appended. A burst lies in the ring before either reader looks at it; both take their own processor time, on the same core.
+//! The program has mapped and touched the whole ring before.
 
 use super::door::Door;
 use super::group_rows::wait_until;
@@ -14,6 +14,7 @@ use crate::figures::{median, percentile};
 use crate::table::{Key, Table};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use scope_group::Phase;
 use scope_group::rules::RuleSet;
 use scope_measure::{Feeder, Packets, Sizes};
@@ -49,10 +50,27 @@ const SEEN_MIN: u64 = 500;
 
 /// One go of each.
 pub fn in_place(workspace: &Workspace, programs: &Programs, scale: Scale, table: &mut Table) {
-    let measured = in_place_ns(workspace, programs, scale).map_err(|error| format!("{error:#}"));
+    let measured =
+        on_one_core(|| in_place_ns(workspace, programs, scale)).map_err(|error| format!("{error:#}"));
     for (at, key) in [OUTSIDE, INSIDE, PLAIN].into_iter().enumerate() {
         table.put(key.0, key.1, "ns", measured.clone().map(|ns| ns[at]));
     }
+}
+
+/// Runs `what`, and the threads and programs that it starts, on one core. A core that slept while the other one filled the ring
+/// is slower at first: whoever reads there would be measured with that.
+fn on_one_core<T: Send>(what: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let pinned = || {
+        let mine = sched_getaffinity(None).context("which cores there are")?;
+        let core = (0..CpuSet::MAX_CPU).rev().find(|core| mine.is_set(*core)).context("no core")?;
+        let mut one = CpuSet::new();
+        one.set(core);
+        sched_setaffinity(None, &one).context("staying on one core")?;
+        what()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(pinned).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Packets of a UDP port that a reader finds: those that it has seen, and those of the port.
