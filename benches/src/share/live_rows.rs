@@ -50,8 +50,10 @@ pub const NO_MEMBERS: Key<'static> = ("share_capture_cost", "no members");
 const MANY: usize = 4;
 const PACE: Pace = Pace::PerSecond(300_000);
 const BYTES: usize = 512;
-/// Slices of each side of what members cost capture.
+/// Slices of each side of what members cost capture, and of what is sent to a side: what else the machine does only adds, and
+/// not to most of them. The lower quartile counts.
 const SLICES: usize = 5;
+const QUARTILE: f64 = 25.0;
 /// What a sender that sleeps can't send in time is sent later: a busy core, and the rate is another.
 const RATES_DIFFER_MAX: f64 = 0.05;
 /// Share of the processors that may be busy before anything is started.
@@ -108,13 +110,8 @@ impl Side {
 #[derive(Clone, Copy)]
 struct Load {
     sent: Sent,
-    busy: Duration,
-}
-
-impl Load {
-    fn ns_per_packet(&self) -> f64 {
-        self.busy.as_nanos() as f64 / self.sent.packets as f64
-    }
+    /// How busy all cores were for a packet.
+    busy_ns: f64,
 }
 
 impl Stand<'_> {
@@ -148,7 +145,7 @@ impl Stand<'_> {
                     let [this, other] = [load, nobody].map(|load| load.sent.per_second());
                     return Err(format!("{this:.0} packets/s sent, {other:.0} to nobody"));
                 }
-                let ns = load.ns_per_packet() - nobody.ns_per_packet();
+                let ns = load.busy_ns - nobody.busy_ns;
                 // Whatever is captured costs something: else others took the processors while nobody listened.
                 if ns > 0.0 { Ok(ns) } else { Err(format!("{ns:.0} ns a packet: others were busy")) }
             });
@@ -258,8 +255,19 @@ impl Stand<'_> {
         }
     }
 
-    /// How many packets are sent, and how busy all cores are from then until everybody has seen them.
+    /// Sends slice by slice.
     fn send(&self, span: Duration) -> Result<Load> {
+        let slices = (0..SLICES).map(|_| self.send_slice(span / 2)).collect::<Result<Vec<_>>>()?;
+        let busy: Vec<f64> = slices.iter().map(|slice| slice.busy_ns).collect();
+        let sent = Sent {
+            packets: slices.iter().map(|slice| slice.sent.packets).sum(),
+            span: slices.iter().map(|slice| slice.sent.span).sum(),
+        };
+        Ok(Load { sent, busy_ns: percentile(&busy, QUARTILE).context("no slice")? })
+    }
+
+    /// How many packets are sent, and how busy all cores are from then until everybody has seen them.
+    fn send_slice(&self, span: Duration) -> Result<Load> {
         let packets = Packets::new(Sizes::Fixed(BYTES));
         let mut sender = Sender::open(self.lab.a(), "va", &packets)?.urgent().resting(REST);
         std::thread::sleep(SETTLE);
@@ -268,7 +276,7 @@ impl Stand<'_> {
         std::thread::sleep(SETTLE_BEHIND);
         let busy = spare.busy();
         ensure!(sent.packets > 0, "nothing was sent");
-        Ok(Load { sent, busy })
+        Ok(Load { sent, busy_ns: busy.as_nanos() as f64 / sent.packets as f64 })
     }
 
     fn socket(&self) -> Result<Program> {
@@ -306,8 +314,7 @@ impl Stand<'_> {
         Ok(tcpdump)
     }
 
-    /// Time of the worker for a packet, with members and without: in one run, whose members come and go, by turns. Of the slices
-    /// of each the lower quartile counts, since what else the machine does only adds, and not to most.
+    /// Time of the worker for a packet, with members and without: in one run, whose members come and go, by turns.
     pub fn capture_cost(&self, scale: Scale, table: &mut Table) {
         let measured = self.worker_ns(scale.span, table.round()).map_err(|error| format!("{error:#}"));
         for (at, key) in [MEMBERS, NO_MEMBERS].into_iter().enumerate() {
@@ -325,7 +332,7 @@ impl Stand<'_> {
             let members = (0..many).map(member).collect::<Result<Vec<_>>>()?;
             shared.wait_for_members(many)?;
             let before = shared.run.thread_time("worker-0")?;
-            let load = self.send(span / 2)?;
+            let load = self.send_slice(span / 2)?;
             let used = shared.run.thread_time("worker-0")? - before;
             slices[slice % 2].push(used.as_nanos() as f64 / load.sent.packets as f64);
             sent += load.sent.packets;
@@ -343,7 +350,7 @@ impl Stand<'_> {
             shared.wait_for_members(0)?;
         }
         shared.finish(sent)?;
-        let quartiles = slices.map(|slices| percentile(&slices, 25.0));
+        let quartiles = slices.map(|slices| percentile(&slices, QUARTILE));
         let [Some(with), Some(without)] = quartiles else { anyhow::bail!("no slice") };
         Ok([with, without])
     }
