@@ -64,7 +64,7 @@ const REST: Duration = Duration::from_micros(200);
 const SETTLE: Duration = Duration::from_millis(300);
 const SETTLE_BEHIND: Duration = Duration::from_millis(400);
 const SETTLE_TCPDUMP: Duration = Duration::from_millis(900);
-/// Programs hear packets within this time, and end within it.
+/// Programs hear packets within this time, and end within it; and others have left the processors.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What is run, for the record.
@@ -155,10 +155,7 @@ impl Stand<'_> {
 
     /// Sends, and looks how busy the machine is meanwhile; each side has to have counted all.
     fn load(&self, side: Side, span: Duration) -> Result<Load> {
-        let rest = Spare::begin();
-        std::thread::sleep(SETTLE);
-        let at_rest = rest.busy().div_duration_f64(SETTLE * cores().len() as u32);
-        ensure!(at_rest < AT_REST_MAX, "others have the processors for {:.0} % of the time", at_rest * 100.0);
+        at_rest()?;
         if side == Side::Nobody {
             let _deaf = RawSender::open(self.lab.b(), "vb")?;
             return self.send(span);
@@ -353,6 +350,20 @@ impl Stand<'_> {
         let quartiles = slices.map(|slices| percentile(&slices, QUARTILE));
         let [Some(with), Some(without)] = quartiles else { anyhow::bail!("no slice") };
         Ok([with, without])
+    }
+}
+
+/// Waits until nothing else has the processors.
+fn at_rest() -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let rest = Spare::begin();
+        std::thread::sleep(SETTLE);
+        let busy = rest.busy().div_duration_f64(SETTLE * cores().len() as u32);
+        if busy < AT_REST_MAX {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < LIMIT, "others have the processors for {:.0} % of the time", busy * 100.0);
     }
 }
 
