@@ -327,7 +327,7 @@ impl<'a> PacketBlock<'a> {
     }
 
     /// All that the block says of its packet.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self) -> PacketHead {
         let mut head = PacketHead {
             interface: self.interface(),

@@ -41,6 +41,7 @@ pub const fn is_segment_size(bytes: usize) -> bool {
 }
 
 /// Most bytes of one packet that a segment of `segment_bytes` keeps; the rest is truncated and counted.
+#[inline]
 pub const fn kept_bytes_max(segment_bytes: usize) -> usize {
     let quarter = segment_bytes / 4;
     if quarter < KEPT_BYTES_MAX { quarter } else { KEPT_BYTES_MAX }

@@ -20,6 +20,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// All bytes.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

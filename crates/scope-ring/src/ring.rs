@@ -242,6 +242,7 @@ impl Ring {
     }
 
     /// Bytes of one segment.
+    #[inline]
     pub fn segment_bytes(&self) -> usize {
         self.region.layout().segment_bytes
     }

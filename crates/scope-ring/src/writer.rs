@@ -125,6 +125,7 @@ impl LaneWriter {
     }
 
     /// Link type of the lane.
+    #[inline]
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
@@ -135,6 +136,7 @@ impl LaneWriter {
     }
 
     /// Most bytes of one packet that are kept; the caller truncates what is longer, and counts it.
+    #[inline]
     pub fn kept_bytes_max(&self) -> usize {
         segment::kept_bytes_max(self.ring.segment_bytes())
     }

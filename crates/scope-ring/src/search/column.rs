@@ -22,6 +22,7 @@ impl<'a> Column<'a> {
     }
 
     /// Number of entries.
+    #[inline]
     pub fn len(&self) -> u32 {
         (self.bytes.len() / KEY_ENTRY_BYTES) as u32
     }
