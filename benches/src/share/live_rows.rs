@@ -14,6 +14,7 @@ use super::group_rows::wait_until;
 use super::programs::{Program, Programs};
 use super::spare::Spare;
 use crate::Scale;
+use crate::clocks::undisturbed;
 use crate::cores::cores;
 use crate::figures::percentile;
 use crate::live::listeners;
@@ -133,13 +134,15 @@ impl Stand<'_> {
 
     /// Who begins changes from round to round.
     fn compare(&self, scale: Scale, table: &mut Table, sides: &[(Side, Key<'static>)]) {
-        let nobody = self.load(Side::Nobody, scale.span).map_err(|error| format!("nobody: {error:#}"));
+        let nobody =
+            undisturbed(|| self.load(Side::Nobody, scale.span)).map_err(|error| format!("nobody: {error:#}"));
         let mut sides = sides.to_vec();
         let first = table.round() % sides.len();
         sides.rotate_left(first);
         for (side, key) in sides {
             let value = nobody.clone().and_then(|nobody| {
-                let load = self.load(side, scale.span).map_err(|error| format!("{error:#}"))?;
+                let load =
+                    undisturbed(|| self.load(side, scale.span)).map_err(|error| format!("{error:#}"))?;
                 let differ = (load.sent.per_second() / nobody.sent.per_second() - 1.0).abs();
                 if differ > RATES_DIFFER_MAX && !side.is_other() {
                     let [this, other] = [load, nobody].map(|load| load.sent.per_second());
@@ -313,7 +316,8 @@ impl Stand<'_> {
 
     /// Time of the worker for a packet, with members and without: in one run, whose members come and go, by turns.
     pub fn capture_cost(&self, scale: Scale, table: &mut Table) {
-        let measured = self.worker_ns(scale.span, table.round()).map_err(|error| format!("{error:#}"));
+        let measured =
+            undisturbed(|| self.worker_ns(scale.span, table.round())).map_err(|error| format!("{error:#}"));
         for (at, key) in [MEMBERS, NO_MEMBERS].into_iter().enumerate() {
             table.put(key.0, key.1, "ns", measured.clone().map(|ns| ns[at]));
         }

@@ -330,19 +330,21 @@ impl Thread {
     /// Seats whoever has said where it begins, and lets go of whoever is gone; whether somebody is still to say it.
     fn come_and_go(&mut self) -> bool {
         let now = Instant::now();
+        let Thread { ring, is_live, served, reader, position, .. } = self;
+        // A run that loses nothing begins once its members are there: by then this thread has its place.
+        let mut take_place = || {
+            if reader.is_none() {
+                let taken = reader.insert(match is_live {
+                    true => Reader::new(ring),
+                    // It reads what it is at; that workers wait is what it needs.
+                    false => Reader::holding(ring, Allowance::none()),
+                });
+                *position = taken.skip_to_now();
+            }
+        };
         let mut is_entering = false;
-        for served in &mut self.served {
-            is_entering |= served.come_and_go(now);
-        }
-        let is_active = self.served.iter().any(Served::is_active);
-        if is_active && self.reader.is_none() {
-            let mut reader = match self.is_live {
-                true => Reader::new(&self.ring),
-                // It reads what it is at; that workers wait is what it needs.
-                false => Reader::holding(&self.ring, Allowance::none()),
-            };
-            self.position = reader.skip_to_now();
-            self.reader = Some(reader);
+        for served in served {
+            is_entering |= served.come_and_go(now, &mut take_place);
         }
         is_entering
     }
@@ -518,8 +520,8 @@ impl Served {
         self.memories.iter().any(Option::is_some)
     }
 
-    /// See [`Thread::come_and_go`].
-    fn come_and_go(&mut self, now: Instant) -> bool {
+    /// See [`Thread::come_and_go`]. `take_place` is called before anybody can see that a newcomer is there.
+    fn come_and_go(&mut self, now: Instant, take_place: &mut impl FnMut()) -> bool {
         let (mut is_entering, mut is_other) = (false, false);
         for seat in 0..self.memories.len() {
             let place = self.group.seats()[seat].clone();
@@ -531,6 +533,7 @@ impl Served {
                     continue;
                 }
                 Phase::Entering => {
+                    take_place();
                     // It may be gone again.
                     let Some(newcomer) = place.begin() else { continue };
                     let lanes = self.lanes[seat].take().unwrap_or_else(Lanes::new);
@@ -858,6 +861,11 @@ fn wait_for_room(memory: &mut Memory, bell: &Bell, since: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::GroupPlan;
+    use crate::seat::{MEMORY_BYTES_MIN, Newcomer};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use scope_filter::{Filter, VlanRule};
+    use scope_share::Progress;
 
     #[test]
     fn naps_are_taken_where_packets_come_steadily_and_end_before_many_have_come() {
@@ -874,5 +882,37 @@ mod tests {
         assert_eq!(pace.packets, 0);
         assert_eq!(pace.nap(begun + NAP_MAX * 3 / 2), Some(NAP_MAX), "until more is known");
         assert_eq!(pace.nap(begun + 2 * NAP_MAX), None, "nothing came");
+    }
+
+    #[test]
+    fn the_thread_has_its_place_before_anybody_sees_that_a_member_is_there() {
+        let plan = GroupPlan {
+            name: "one".to_string(),
+            settings: Settings {
+                interface: None,
+                filter: Filter::compile("", VlanRule::default(), &[]).unwrap(),
+                steer: Steer::Flow,
+                rules: Arc::default(),
+            },
+            memory_bytes: MEMORY_BYTES_MIN,
+            members_max: 1,
+            members: 1,
+            stuck: None,
+        };
+        let group = Arc::new(Group::create(&plan, [1; 16]).unwrap());
+        let seat = group.seats()[0].clone();
+        let (connection, _other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        assert!(seat.enter(Newcomer { weight: 1, class: String::new(), connection }));
+        let mut served = Served::new(group, FilterEngine::default());
+        let mut places = 0;
+        let mut take_place = || {
+            assert_eq!(seat.phase(), Phase::Entering);
+            places += 1;
+        };
+        assert!(served.come_and_go(Instant::now(), &mut take_place), "it hasn't said yet where it begins");
+        seat.page().write(&Progress::default()).unwrap();
+        assert!(!served.come_and_go(Instant::now(), &mut take_place));
+        assert_eq!((seat.phase(), places), (Phase::Active, 1));
     }
 }

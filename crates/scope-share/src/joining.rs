@@ -125,6 +125,12 @@ pub fn ask(path: &Path, greeting: &Greeting) -> Result<(), JoinError> {
     reply.map_err(|(why, words)| JoinError::Refused { why, words })
 }
 
+/// What it means that nothing came.
+fn too_late() -> io::Error {
+    let words = format!("nothing came within {} s; the run may be stopped", PATIENCE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, words)
+}
+
 /// Connects and says something: what comes back.
 fn said(path: &Path, message: &[u8]) -> Result<(Vec<u8>, Vec<OwnedFd>, OwnedFd), JoinError> {
     let of_system = |error: Errno| JoinError::Connect(error.into());
@@ -148,7 +154,9 @@ fn said(path: &Path, message: &[u8]) -> Result<(Vec<u8>, Vec<OwnedFd>, OwnedFd),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => hear_with_files(&socket),
         other => other,
     }
-    .map_err(JoinError::Silent)?;
+    .map_err(|error| {
+        JoinError::Silent(if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error })
+    })?;
     if bytes.is_empty() {
         let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection was closed at once");
         return Err(JoinError::Silent(said.err().unwrap_or_else(closed)));

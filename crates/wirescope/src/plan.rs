@@ -37,6 +37,7 @@ use scope_source::spec::SHARES_MAX;
 use scope_spelling::values::{PPM, SizeOrShare, parse_duration_ns, parse_size, parse_size_or_share};
 use scope_trigger::{COUNT_BYTES_DEFAULT, DUMPS_MAX, DURATION_NS_MAX};
 use sources::Sources;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use triggers::{Meant, Times};
 
@@ -80,6 +81,8 @@ pub struct Planned {
     pub segments: (usize, usize),
     /// The settings that it was made of.
     pub settings: Settings,
+    /// Which version of each set it has, by name: another number where the set's file says something else.
+    pub set_versions: BTreeMap<String, u64>,
     /// What the members of the control socket's group may do.
     pub control_role: Role,
     /// Requests that one client of it may send in a second.
@@ -268,6 +271,7 @@ fn plan_with(
         hooks,
         door,
         settings: args.settings.clone(),
+        set_versions: sets.into_iter().map(|(name, known)| (name, known.version)).collect(),
         json: args.summary.is_some(),
         stdout_taken,
         verbose: args.verbose > 0,

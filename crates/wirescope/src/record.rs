@@ -44,7 +44,7 @@ pub enum Ended {
 
 /// Runs to the end and tells how it goes on standard error. `control` stops it from elsewhere.
 pub fn record(mut planned: Planned, control: &Arc<Control>, beside: &BesideHandle) -> Ended {
-    let mut reload = Reloader::of(&planned.settings, &planned.run);
+    let mut reload = Reloader::of(&planned);
     if let Some(Err(error)) = reload.as_mut().map(Reloader::prepare) {
         let fault = Fault::of("config").error(&error);
         return Ended::Refused(fault.cause(format!("no process that reads it again: {error}")));

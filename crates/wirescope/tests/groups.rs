@@ -506,6 +506,7 @@ fn a_set_is_read_again_on_sighup_and_with_a_bad_line_the_old_one_stays() {
     std::fs::write(&hosts, "0.0.0.0/0\n::/0\n").unwrap();
     shared.running.started.signal(libc::SIGHUP);
     wait_until("packets that are dropped", || dropped() > 100);
+    shared.running.place.wait_for_words("set few"); // that changed, and the log says so
     drop(tap);
     shared.running.end();
 }

@@ -11,7 +11,7 @@
 
 use super::{keys, laid_over, meant, written};
 use crate::args::{RunArgs, ScriptTexts};
-use crate::plan::{self, Look};
+use crate::plan::{self, Look, Planned};
 use crate::plan::{scripts, sets};
 use crate::script::file;
 use scope_api::trigger::Trigger;
@@ -25,6 +25,7 @@ use scope_fault::Fault;
 use scope_packet::LinkType;
 use scope_rights::is_readable;
 use scope_trigger::TriggerConfig;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct Reloader {
     sets: Vec<String>,
     /// What scripts were when they were read last.
     texts: ScriptTexts,
+    /// And sets.
+    set_versions: BTreeMap<String, u64>,
     /// Libraries that were opened.
     libraries: Vec<String>,
     /// It follows flows.
@@ -63,7 +66,7 @@ pub struct Reloader {
 
 impl Reloader {
     /// For a run of these settings; `None` where they have neither a file nor a script.
-    pub fn of(settings: &Settings, run: &RunPlan) -> Option<Reloader> {
+    pub fn of(Planned { settings, run, set_versions, .. }: &Planned) -> Option<Reloader> {
         let (path, scripts) = (settings.file().map(Path::to_path_buf), scripts::files(settings));
         let sets = sets::files(settings);
         if path.is_none() && scripts.is_empty() && sets.is_empty() {
@@ -77,6 +80,7 @@ impl Reloader {
             scripts,
             sets,
             texts: texts(run),
+            set_versions: set_versions.clone(),
             libraries: run.fixed.scripts.libraries.clone(),
             has_flows: run.fixed.stats.is_some(),
             has_place: run.fixed.expect_place(),
@@ -149,7 +153,7 @@ impl Reloader {
             settings.changed(&self.settings, &meant_as).map(str::to_string).collect();
         let (scripts, sets) = (std::mem::take(&mut new.scripts), std::mem::take(&mut new.sets));
         let args = RunArgs { scripts, sets, ..meant(settings)? };
-        let run = plan::plan(&args, look)?.run;
+        let Planned { run, set_versions, .. } = plan::plan(&args, look)?;
         let texts = texts(&run);
         changed.extend(
             texts
@@ -157,8 +161,14 @@ impl Reloader {
                 .filter(|(file, text)| self.texts.get(*file).is_some_and(|old| old != *text))
                 .map(|(file, _)| format!("script {file}")),
         );
+        changed.extend(
+            set_versions
+                .iter()
+                .filter(|(name, version)| self.set_versions.get(*name).is_some_and(|old| old != *version))
+                .map(|(name, _)| format!("set {name}")),
+        );
         let live = run.live;
-        (self.settings, self.texts) = (args.settings, texts);
+        (self.settings, self.texts, self.set_versions) = (args.settings, texts, set_versions);
         Ok(Change { live, changed, kept })
     }
 
