@@ -447,7 +447,7 @@ facts! {
         ok: bool,
         /// why not
         faults: Vec<String>,
-        /// settings that have changed
+        /// settings that have changed, and scripts and sets whose files have: `script FILE`, `set NAME`
         changed: Vec<String>,
         /// what can't change while the run goes
         kept: Vec<String>,
