@@ -78,7 +78,7 @@ pub fn undisturbed<T>(mut measure: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         let before = stolen();
         match measure() {
-            Err(error) if stolen() - before >= STOLEN_MAX && repeats < REPEATS => {
+            Err(error) if stolen().saturating_sub(before) >= STOLEN_MAX && repeats < REPEATS => {
                 eprintln!("the host took a processor: once more ({error:#})");
                 repeats += 1;
             }

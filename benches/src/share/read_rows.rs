@@ -10,11 +10,11 @@ use super::programs::Programs;
 use super::served::{Seats, served};
 use crate::Scale;
 use crate::clocks::{cpu_ns, monotonic_ns};
+use crate::cores::{cores, stay_on};
 use crate::figures::{median, percentile};
 use crate::table::{Key, Table};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use scope_group::Phase;
 use scope_group::rules::RuleSet;
 use scope_measure::{Feeder, Packets, Sizes};
@@ -61,11 +61,7 @@ pub fn in_place(workspace: &Workspace, programs: &Programs, scale: Scale, table:
 /// is slower at first: whoever reads there would be measured with that.
 fn on_one_core<T: Send>(what: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let pinned = || {
-        let mine = sched_getaffinity(None).context("which cores there are")?;
-        let core = (0..CpuSet::MAX_CPU).rev().find(|core| mine.is_set(*core)).context("no core")?;
-        let mut one = CpuSet::new();
-        one.set(core);
-        sched_setaffinity(None, &one).context("staying on one core")?;
+        stay_on(cores()[0]);
         what()
     };
     std::thread::scope(|scope| {

@@ -125,10 +125,15 @@ pub fn ask(path: &Path, greeting: &Greeting) -> Result<(), JoinError> {
     reply.map_err(|(why, words)| JoinError::Refused { why, words })
 }
 
-/// What it means that nothing came.
-fn too_late() -> io::Error {
-    let words = format!("nothing came within {} s; the run may be stopped", PATIENCE.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, words)
+/// Why there is no answer.
+fn silent(error: io::Error) -> JoinError {
+    JoinError::Silent(match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let words = format!("nothing came within {} s; the run may be stopped", PATIENCE.as_secs());
+            io::Error::new(io::ErrorKind::TimedOut, words)
+        }
+        _ => error,
+    })
 }
 
 /// Connects and says something: what comes back.
@@ -154,12 +159,25 @@ fn said(path: &Path, message: &[u8]) -> Result<(Vec<u8>, Vec<OwnedFd>, OwnedFd),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => hear_with_files(&socket),
         other => other,
     }
-    .map_err(|error| {
-        JoinError::Silent(if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error })
-    })?;
+    .map_err(silent)?;
     if bytes.is_empty() {
         let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection was closed at once");
         return Err(JoinError::Silent(said.err().unwrap_or_else(closed)));
     }
     Ok((bytes, files, socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_doesn_t_answer_in_time_may_be_stopped() {
+        let said = |kind: io::ErrorKind| silent(kind.into()).to_string();
+        assert_eq!(
+            said(io::ErrorKind::WouldBlock),
+            "no answer: nothing came within 10 s; the run may be stopped"
+        );
+        assert_eq!(said(io::ErrorKind::ConnectionReset), "no answer: connection reset");
+    }
 }

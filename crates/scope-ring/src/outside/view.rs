@@ -10,23 +10,18 @@ use super::error::OutsideError;
 use crate::control::{
     Committed, Header, LaneControl, PIN_BITS, PINS, REGION_MAGIC, SegmentControl, WorkerControl,
 };
+use crate::region::place::{self, HUGE_PAGE, PAGE};
 use crate::region::{INTERFACE_AREA_BYTES, Layout};
 use crate::{INTERFACES_MAX, protocol};
 use scope_packet::Moment;
 use scope_packet::fetch::{LINE_BYTES, fetch_begin};
 use std::io::Error;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of what is loaded at once.
 const WORD: usize = size_of::<u64>();
-
-/// Bytes of a page; larger ones begin where some of these do.
-const PAGE: usize = 4096;
-
-/// Bytes of a page that the system makes out of such, where it may.
-const HUGE_PAGE: usize = 2 << 20;
 
 /// One file of the ring.
 struct ReadOnly {
@@ -58,11 +53,11 @@ impl ReadOnly {
         let bytes = usize::try_from(facts.st_size).ok().filter(|&bytes| bytes >= size_of::<Header>());
         let bytes = bytes.ok_or(OutsideError::Untrue("its file is too short for a ring"))?;
         let page = usize::try_from(facts.st_blksize).map_or(HUGE_PAGE, |page| page.max(HUGE_PAGE));
-        let base = map_aligned(number, bytes, page)
+        let base = place::map(file, bytes, libc::PROT_READ, page)
             .map_err(|cause| OutsideError::System { place: "mapping the ring", cause })?;
         // SAFETY: the range is the whole mapping, and the advice changes no byte.
-        unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
-        Ok(ReadOnly { base: base.cast(), bytes })
+        unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
+        Ok(ReadOnly { base, bytes })
     }
 
     /// The words at `at`. `T` is made of atomics, all bit patterns of which are valid.
@@ -108,36 +103,6 @@ impl ReadOnly {
         for (bytes, word) in out.chunks_exact_mut(WORD).zip(words) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
-    }
-}
-
-/// Maps all `bytes` of a file to be read, from where one of its pages of `page` bytes could begin: huge pages fit it then.
-fn map_aligned(file: RawFd, bytes: usize, page: usize) -> Result<*mut libc::c_void, Error> {
-    let length = bytes.next_multiple_of(PAGE);
-    // SAFETY: a new mapping at a place of the system's choice, of no file and without any right.
-    let place = unsafe {
-        let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        libc::mmap(std::ptr::null_mut(), length + page, libc::PROT_NONE, how, -1, 0)
-    };
-    if place == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
-    let before = place.cast::<u8>().align_offset(page);
-    // SAFETY: all of it lies inside the mapping that was just made, which nobody else knows: `before` is less than `page`.
-    // The file's mapping replaces its middle; what lies around that is given back.
-    unsafe {
-        let base = place.byte_add(before);
-        let mapped = libc::mmap(base, bytes, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED, file, 0);
-        if mapped == libc::MAP_FAILED {
-            let cause = Error::last_os_error();
-            libc::munmap(place, length + page);
-            return Err(cause);
-        }
-        if before > 0 {
-            libc::munmap(place, before);
-        }
-        libc::munmap(base.byte_add(length), page - before);
-        Ok(mapped)
     }
 }
 

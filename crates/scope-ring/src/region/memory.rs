@@ -10,16 +10,13 @@
 //! before its first page comes, so that every page obeys. Each file is sealed once it is mapped: whoever gets it can
 //! read it, and neither write to it nor change its length. This mapping was made before, and stays writable.
 
+use super::place::{self, HUGE_PAGE, PAGE};
 use crate::RingError;
 use scope_machine::memory::{HugePool, Machine, NODES_MAX};
 use std::fmt::{Display, Formatter};
 use std::io::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Bytes of a normal page.
-pub(super) const PAGE: usize = 4096;
-/// Bytes of a huge page that the kernel makes by itself.
-pub(super) const HUGE_PAGE: usize = 2 << 20;
 /// Huge pages may round a ring up by one part in so many at most.
 const ROUND_UP_PART: usize = 64;
 /// Left for tables, threads and buffers when a ring is checked against what is free: one part in so many, and
@@ -30,8 +27,6 @@ const HEADROOM_BYTES: u64 = 16 << 20;
 /// out.
 pub(super) const TRANSPARENT: &str = "ShmemPmdMapped:";
 pub(super) const SWAPPED: &str = "Swap:";
-/// Looks for an aligned place before any place does.
-const PLACE_TRIES: u32 = 4;
 /// What nobody can do with a file of the ring any more: write to it but through mappings that are there, shorten it,
 /// lengthen it, or change this.
 const SEALS: libc::c_int =
@@ -202,7 +197,7 @@ impl Mapping {
     pub(super) fn tables(bytes: usize, options: &MemoryOptions) -> Result<Mapping, RingError> {
         let refused = |place| move |cause| RingError::System { place, cause };
         let mapping =
-            Mapping::shared(c"wirescope-tables", bytes, 0, None).map_err(refused("mapping its tables"))?;
+            Mapping::shared(c"wirescope-tables", bytes, 0, PAGE).map_err(refused("mapping its tables"))?;
         mapping.bind(options)?;
         Ok(mapping)
     }
@@ -217,7 +212,9 @@ impl Mapping {
         for (pool, rounded) in options.pools(bytes, machine) {
             let flags = libc::MFD_HUGETLB | pool.page_bytes.trailing_zeros() << libc::MFD_HUGE_SHIFT;
             // Another process may have been quicker, or a limit in the way: then other pages do.
-            if let Ok(mut mapping) = Mapping::shared(c"wirescope-ring", rounded, flags, None) {
+            if let Ok(mut mapping) =
+                Mapping::shared(c"wirescope-ring", rounded, flags, pool.page_bytes as usize)
+            {
                 mapping.hugetlb_bytes = pool.page_bytes;
                 mapping.bind(options)?;
                 return Ok(mapping);
@@ -225,7 +222,7 @@ impl Mapping {
         }
         options.check_normal(bytes as u64, machine)?;
         let refused = |cause| RingError::Refused { ring_bytes: bytes as u64, cause };
-        let mapping = aligned(bytes).map_err(refused)?;
+        let mapping = Mapping::shared(c"wirescope-ring", bytes, 0, HUGE_PAGE).map_err(refused)?;
         mapping.bind(options)?;
         // Advice only: where huge pages can't be had, normal ones do.
         // SAFETY: the range is the whole mapping, and the advice changes no byte.
@@ -236,37 +233,31 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps a new nameless file, at `place` if that is free and else anywhere.
+    /// Maps a new nameless file, where one of its pages of `page` bytes could begin.
     fn shared(
         name: &std::ffi::CStr,
         bytes: usize,
         flags: libc::c_uint,
-        place: Option<usize>,
+        page: usize,
     ) -> Result<Mapping, Error> {
-        let wanted = place.unwrap_or(0) as *mut libc::c_void;
-        let how = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
-        // SAFETY: plain system calls on a new descriptor of our own, which nobody else closes; the name ends in a zero
-        // byte; an existing mapping is never replaced.
+        // SAFETY: plain system calls on a new descriptor of our own, which nobody else closes, and on its mapping; the name
+        // ends in a zero byte.
         unsafe {
             let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags);
             if fd < 0 {
                 return Err(Error::last_os_error());
             }
             let file = OwnedFd::from_raw_fd(fd);
-            let base = if libc::ftruncate(fd, bytes as libc::off_t) == 0 {
-                libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, how, fd, 0)
-            } else {
-                libc::MAP_FAILED
-            };
-            if base == libc::MAP_FAILED {
+            if libc::ftruncate(fd, bytes as libc::off_t) != 0 {
                 return Err(Error::last_os_error());
             }
+            let base = place::map(file.as_fd(), bytes, libc::PROT_READ | libc::PROT_WRITE, page)?;
             // Packets are no part of what a crash leaves behind. Advice only, which every kernel takes.
-            libc::madvise(base, bytes, libc::MADV_DONTDUMP);
+            libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP);
             // A kernel before 5.1 can't: then nobody else gets it.
             let sealed = libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS);
             let unsealed = (sealed != 0).then(Error::last_os_error);
-            Ok(Mapping { base: base.cast(), bytes, hugetlb_bytes: 0, file, unsealed })
+            Ok(Mapping { base, bytes, hugetlb_bytes: 0, file, unsealed })
         }
     }
 
@@ -328,22 +319,6 @@ impl Drop for Mapping {
         // SAFETY: the mapping was made with this length, and nobody borrows from a region that is dropped.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
-}
-
-/// Maps `bytes` where huge pages could lie. An aligned place is found by a larger mapping that is given up
-/// again; if another mapping got that address first, it is not disturbed.
-fn aligned(bytes: usize) -> Result<Mapping, Error> {
-    for _ in 0..PLACE_TRIES {
-        let place =
-            Mapping::shared(c"wirescope-place", bytes + HUGE_PAGE, 0, None).map(|place| place.base as usize);
-        if let Ok(place) = place
-            && let Ok(mapping) =
-                Mapping::shared(c"wirescope-ring", bytes, 0, Some(place.next_multiple_of(HUGE_PAGE)))
-        {
-            return Ok(mapping);
-        }
-    }
-    Mapping::shared(c"wirescope-ring", bytes, 0, None)
 }
 
 /// What this process may lock, in words.

@@ -11,6 +11,7 @@
 
 mod arena;
 pub mod memory;
+pub(crate) mod place;
 mod prefault;
 
 pub use arena::Arena;
@@ -18,7 +19,8 @@ pub use memory::{MemoryKind, MemoryOptions, RingMemory};
 
 use crate::RingError;
 use crate::control::{Header, LaneControl, PINS, SegmentControl, WorkerControl};
-use memory::{Mapping, PAGE, SWAPPED, TRANSPARENT};
+use memory::{Mapping, SWAPPED, TRANSPARENT};
+use place::PAGE;
 pub(crate) use scope_machine::Machine;
 use scope_packet::segment::is_segment_size;
 use std::io::Error;

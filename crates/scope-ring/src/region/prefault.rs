@@ -12,7 +12,8 @@
 //! The request (`MADV_COLLAPSE`, Linux 6.1) is granted even where the system gives shared memory no huge
 //! pages by itself, unless `shmem_enabled` says `deny`. Nothing here changes a byte.
 
-use super::memory::{HUGE_PAGE, Mapping, PAGE};
+use super::memory::Mapping;
+use super::place::{HUGE_PAGE, PAGE};
 use crate::RingError;
 use scope_machine::Machine;
 use std::io::Error;
