@@ -20,11 +20,13 @@
 //! | [`sets`] | sets of hosts and ports, read from files |
 //! | `memory` | the writing side of a seat |
 //! | [`sharing`] | the thread |
+//! | `pace` | how long it waits for packets |
 //!
 //! Absent on purpose: who may be a member, and how it is told, is the door's to say.
 
 pub mod group;
 mod memory;
+mod pace;
 pub mod rules;
 pub mod seat;
 pub mod sets;

@@ -216,9 +216,9 @@ impl Memory {
         std::mem::take(&mut self.is_touched)
     }
 
-    /// Tells it, if it waits.
+    /// Tells it, if it waits. One that was seen to wait, and wasn't told since, isn't looked at again.
     pub fn tell(&mut self) {
-        if self.seat.page().read().is_some_and(|said| said.waits) {
+        if std::mem::take(&mut self.said.waits) || self.seat.page().read().is_some_and(|said| said.waits) {
             self.newcomer.tell();
         }
     }

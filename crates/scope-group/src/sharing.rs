@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! no group has a member   sleeps until the door rings: what comes meanwhile is idle
-//! else, again and again   who came, who went ─► what is new in the ring ─► filter, steer, append ─► commit, tell who waits
-//!                         ─► pages: what may be recycled, who stands still
-//! nothing is new          packets come steadily: a nap, in which some gather; else it sleeps until a worker wakes it
+//! else, again and again   who came, who went ─► pages: what may be recycled, who stands still ─► what is new in the
+//!                         ring ─► filter, steer, append ─► commit, tell who waits
+//! nothing is new          a nap, or sleep until a worker wakes it (see `pace`)
 //! ```
 //! Each group belongs to one thread. Live, the threads are lossy readers: nobody waits for them, and what they miss is
 //! counted. In a run that loses nothing workers wait for them, and they for the slowest member, which is removed if it
@@ -12,6 +12,7 @@
 
 use crate::group::{Group, Settings, Sums};
 use crate::memory::{Appended, Lanes, Looked, Memory};
+use crate::pace::{Pace, Wait};
 use crate::rules::{Packets, TOGETHER, Working, bits};
 use crate::seat::Phase;
 use crate::shares::Shares;
@@ -36,12 +37,6 @@ const AHEAD_ENTRIES: u32 = 192;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Between two looks at who has come while nobody is there.
 const ENTER_EVERY: Duration = Duration::from_millis(1);
-/// The longest nap while packets come steadily: each costs a wake-up of the thread and of every member that waits.
-const NAP_MAX: Duration = Duration::from_millis(2);
-/// And no longer than until about so many packets have come.
-const NAP_PACKETS: u32 = 1024;
-/// Packets come steadily where the mean gap between them is no longer; else each is handed out as it comes.
-const STEADY_GAP: Duration = Duration::from_micros(125);
 /// The longest sleep of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 /// Between two looks for room of a run that loses nothing.
@@ -145,7 +140,7 @@ impl Sharing {
                 reader: None,
                 position: 0,
                 looked: Instant::now(),
-                pace: Pace::new(),
+                pace: Pace::new(Instant::now()),
             };
             let cpus = sharer.pinning.of_worker(index).to_vec();
             let builder = std::thread::Builder::new().name(format!("share-{index}"));
@@ -241,37 +236,6 @@ struct Thread {
     pace: Pace,
 }
 
-/// How fast packets come, and how long to nap.
-struct Pace {
-    /// Packets since then.
-    since: Instant,
-    packets: u64,
-    /// `None`: they come one by one.
-    nap: Option<Duration>,
-}
-
-impl Pace {
-    fn new() -> Pace {
-        Pace { since: Instant::now(), packets: 0, nap: None }
-    }
-
-    /// How long to nap now: by what came in the longest nap or more.
-    fn nap(&mut self, now: Instant) -> Option<Duration> {
-        let time = now.duration_since(self.since);
-        if time >= NAP_MAX {
-            self.nap = nap(std::mem::replace(&mut self.packets, 0), time);
-            self.since = now;
-        }
-        self.nap
-    }
-}
-
-/// How long to nap where so many packets came in this time.
-fn nap(packets: u64, time: Duration) -> Option<Duration> {
-    let gap = (packets > 0).then(|| time.div_f64(packets as f64))?;
-    (gap <= STEADY_GAP).then(|| NAP_MAX.min(gap * NAP_PACKETS))
-}
-
 impl Thread {
     fn work(mut self) {
         let _finished = FinishedOnDrop(self.bell.clone());
@@ -294,7 +258,7 @@ impl Thread {
                 continue;
             }
             let read = self.pass();
-            self.pace.packets += read;
+            self.pace.add(read);
             if read == 0 && order == Order::Finish {
                 self.finish();
                 self.bell.wait(heard, LOOK_EVERY);
@@ -306,12 +270,13 @@ impl Thread {
 
     /// Waits for packets. Live, nobody waits for this thread, and what it leaves lies in the ring meanwhile.
     fn sleep(&mut self) {
-        let nap = self.pace.nap(Instant::now());
-        match (&mut self.reader, nap.filter(|_| self.is_live)) {
-            (Some(_), Some(nap)) => std::thread::sleep(nap),
-            (Some(reader), None) if self.is_live => reader.sleep(),
-            (Some(reader), None) => reader.wait(),
-            (None, _) => {}
+        let Some(reader) = &mut self.reader else { return };
+        if !self.is_live {
+            return reader.wait();
+        }
+        match self.pace.wait(Instant::now()) {
+            Wait::Nap(time) => std::thread::sleep(time),
+            Wait::Sleep(limit) => reader.sleep(limit),
         }
     }
 
@@ -352,6 +317,7 @@ impl Thread {
     /// Hands out what is new, up to a bound; packets.
     fn pass(&mut self) -> u64 {
         let Some(mut reader) = self.reader.take() else { return 0 };
+        self.look(); // what members are done with meanwhile is room for what has come
         let settled = self.ring.committed(); // before the look: all up to there is found by it
         let (mut packets, mut is_all) = (0, false);
         while packets < PASS_PACKETS {
@@ -364,19 +330,20 @@ impl Thread {
             self.share(&batch);
         }
         self.reader = Some(reader);
-        let now = Instant::now();
-        let is_due = now.duration_since(self.looked) >= LOOK_EVERY;
-        if is_due {
-            self.looked = now;
-        }
         for served in &mut self.served {
             served.hand_over(is_all.then_some(settled));
-            if is_due {
-                served.look(now, self.is_live);
-            }
             served.publish(self.position);
         }
         packets
+    }
+
+    /// Looks at the members' pages, if that is due.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            self.served.iter_mut().for_each(|served| served.look(now, self.is_live));
+        }
     }
 
     fn share(&mut self, batch: &Batch<'_>) {
@@ -866,23 +833,6 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use scope_filter::{Filter, VlanRule};
     use scope_share::Progress;
-
-    #[test]
-    fn naps_are_taken_where_packets_come_steadily_and_end_before_many_have_come() {
-        let second = Duration::from_secs(1);
-        assert_eq!(nap(0, second), None);
-        assert_eq!(nap(1000, second), None, "each is handed out as it comes");
-        assert_eq!(nap(8000, second), Some(NAP_MAX));
-        assert_eq!(nap(300_000, second), Some(NAP_MAX));
-        assert_eq!(nap(8_000_000, second), Some(Duration::from_micros(128)));
-        let mut pace = Pace { packets: 1000, ..Pace::new() };
-        let begun = pace.since;
-        assert_eq!(pace.nap(begun + NAP_MAX / 2), None, "nothing is known of so short a time");
-        assert_eq!(pace.nap(begun + NAP_MAX), Some(NAP_MAX));
-        assert_eq!(pace.packets, 0);
-        assert_eq!(pace.nap(begun + NAP_MAX * 3 / 2), Some(NAP_MAX), "until more is known");
-        assert_eq!(pace.nap(begun + 2 * NAP_MAX), None, "nothing came");
-    }
 
     #[test]
     fn the_thread_has_its_place_before_anybody_sees_that_a_member_is_there() {

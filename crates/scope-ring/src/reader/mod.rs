@@ -62,7 +62,8 @@ use crate::ring::Ring;
 use cursor::{Cursor, Span};
 use hold::Hold;
 use std::sync::Arc;
-use wait::{SLEEP_MAX, Waiting};
+use std::time::Duration;
+use wait::Waiting;
 
 /// A reader's side of one lane: packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,11 +152,13 @@ impl Reader {
         waiting.wait(ring, || has_more(ring, role, cursors));
     }
 
-    /// The same without looking again and again at first: it sleeps at once, and the worker that commits next wakes it.
-    pub fn sleep(&mut self) {
+    /// The same without looking again and again at first: it sleeps at once, at most `limit`, and the worker that commits
+    /// next wakes it. A worker that commits at this very moment may not see that it sleeps: what came then is found after
+    /// `limit`, or behind the next commit.
+    pub fn sleep(&mut self, limit: Duration) {
         self.hold();
         let Reader { ring, cursors, role, .. } = self;
-        ring.wait_unless(SLEEP_MAX, || has_more(ring, role, cursors));
+        ring.wait_unless(limit, || has_more(ring, role, cursors));
     }
 
     /// Goes on with what comes from now on: what was committed before is neither seen nor missed. Returns how many packets

@@ -18,7 +18,7 @@ const HINTS: u32 = 20;
 /// Sleep while packets come steadily.
 const NAP: Duration = Duration::from_micros(20);
 /// Longest sleep.
-pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1);
+const SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// What a reader remembers of its waiting.
 #[derive(Default)]
