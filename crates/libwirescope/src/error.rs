@@ -10,8 +10,6 @@ use std::path::PathBuf;
 
 /// What connecting a socket of another kind says.
 const WRONG_KIND: i32 = rustix::io::Errno::PROTOTYPE.raw_os_error();
-/// What a run needs for this.
-const TO_START: &str = "start the run with --attach SOCKET and --attach-ring USER:@GROUP";
 const SAME_VERSION: &str = "use the same version of wirescope on both sides";
 
 /// Why a program is no member.
@@ -73,18 +71,25 @@ impl fmt::Display for OpenError {
 }
 
 fn join_words(f: &mut fmt::Formatter<'_>, socket: &str, group: &str, error: &JoinError) -> fmt::Result {
+    let to_start = match group {
+        RING => "start the run with --attach SOCKET and --attach-ring USER:@GROUP".to_string(),
+        group => format!("start the run with --attach SOCKET and --group {}", group.escape_debug()),
+    };
+    let to_start = to_start.as_str();
+    let allow = format!("start the run with --group {},allow=USER:@GROUP", group.escape_debug());
     let (cause, remedy) = match error {
         JoinError::Connect(cause) => match (cause.kind(), cause.raw_os_error()) {
-            (io::ErrorKind::NotFound, _) => ("no run listens there".to_string(), TO_START),
-            (io::ErrorKind::ConnectionRefused, _) => ("no run listens there any more".to_string(), TO_START),
+            (io::ErrorKind::NotFound, _) => ("no run listens there".to_string(), to_start),
+            (io::ErrorKind::ConnectionRefused, _) => ("no run listens there any more".to_string(), to_start),
             (_, Some(WRONG_KIND)) => {
-                ("it is a socket of another kind, perhaps a control socket".to_string(), TO_START)
+                ("it is a socket of another kind, perhaps a control socket".to_string(), to_start)
             }
             _ => (cause.to_string(), "name the socket of a run, as its --attach does"),
         },
         JoinError::Refused { why, words } => {
             let remedy = match why {
-                Refusal::NotAllowed => TO_START,
+                Refusal::NotAllowed if group != RING => &allow,
+                Refusal::NotAllowed => to_start,
                 Refusal::NoSuchGroup => {
                     return write!(f, "group: {group}: {words}; see: wirescope groups");
                 }

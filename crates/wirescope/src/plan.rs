@@ -215,6 +215,9 @@ fn plan_with(
     if let Some(store) = store.as_ref().filter(|_| look == Look::Machine && segments.1 > 0) {
         store::memory(store, &ring, segments.0 as u64, &memory, &Machine::this(), &mut faults);
     }
+    if look == Look::Machine {
+        groups::memory(&changing.groups, &ring, &memory, &Machine::this(), &mut faults);
+    }
     let asks_flows = triggers.iter().any(|trigger| trigger.when.is_some());
     let stats = stats::plan(args, asks_flows, look, &mut faults);
     outputs::something_is_written(args, &sources, &mut faults);

@@ -199,6 +199,36 @@ impl Members {
         self.allowed.has(peer.uid, &peer.groups)
     }
 
+    /// Why nobody can wait for packets of this class: no rule gives it. `None`: one does. The ring itself has no classes.
+    pub(super) fn lacks_class(&self, class: &str) -> Option<String> {
+        let group = self.group.as_ref().filter(|_| !class.is_empty())?;
+        let settings = group.settings().0;
+        let classes = settings.rules.classes();
+        if classes.iter().any(|known| known == class) {
+            return None;
+        }
+        let there =
+            if classes.is_empty() { String::new() } else { format!("; there is {}", classes.join(", ")) };
+        let (name, class) = (group.name().escape_default(), class.escape_default());
+        Some(format!("no rule of group '{name}' gives the class '{class}'{there}"))
+    }
+
+    /// Why there is no place for this user; `None`: there is one.
+    pub(super) fn is_full_for(&self, uid: u32) -> Option<String> {
+        let free = || self.leaves.iter().filter(|leaf| leaf.is_free());
+        if free().any(|leaf| leaf.user.is_none_or(|user| user == uid)) {
+            return None;
+        }
+        let most = self.leaves.len();
+        Some(match free().count() {
+            0 => format!("all its places for members are taken: {most}"),
+            free => format!(
+                "of its {most} places for members {free} are free, and were another user's: nobody else gets these until \
+                 the run ends"
+            ),
+        })
+    }
+
     /// Others may be members from now on.
     pub(super) fn set_allowed(&mut self, allowed: &Allowed) {
         self.allowed = allowed.clone();
@@ -426,6 +456,10 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scope_filter::{Filter, VlanRule};
+    use scope_group::rules::{Action, Rule, RuleSet, Test};
+    use scope_group::seat::MEMORY_BYTES_MIN;
+    use scope_group::{GroupPlan, Settings, Steer};
     use scope_rights::User;
     use scope_share::Progress;
     use std::fs::File;
@@ -456,6 +490,52 @@ mod tests {
         assert_eq!(join(&mut nobody, "e", &peer(0, &[0])).unwrap_err(), Refusal::NotAllowed);
         members.set_allowed(&Allowed { groups: vec![50], ..Allowed::default() });
         assert_eq!([0, 1].map(|number| members.may_stay(number)), [false, true]);
+    }
+
+    #[test]
+    fn places_that_were_another_user_s_are_told_apart_from_taken_ones() {
+        let mut members = Members::of_ring(&allowed()).unwrap();
+        assert_eq!(members.is_full_for(7), None);
+        for _ in 0..MEMBERS_MAX {
+            join(&mut members, "a", &peer(7, &[])).unwrap();
+        }
+        assert_eq!(members.is_full_for(7), Some("all its places for members are taken: 64".to_string()));
+        members.leave(3, 0);
+        assert_eq!(members.is_full_for(7), None);
+        let words = members.is_full_for(8).unwrap();
+        assert!(
+            words.contains("of its 64 places for members 1 are free, and were another user's"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_class_that_no_rule_gives_is_told_with_those_that_there_are() {
+        let rule = |name: &str, class: &str| Rule {
+            name: name.to_string(),
+            test: Test::default(),
+            actions: vec![Action::Class(class.to_string())],
+        };
+        let rules = vec![rule("a", "voip"), rule("b", "video")];
+        let of = |rules: Vec<Rule>| {
+            let settings = Settings {
+                interface: None,
+                filter: Filter::compile("", VlanRule::default(), &[]).unwrap(),
+                steer: Steer::Flow,
+                rules: Arc::new(RuleSet::new(rules, String::new())),
+            };
+            let name = "one".to_string();
+            let (memory_bytes, members_max, members) = (MEMORY_BYTES_MIN, 1, 0);
+            let plan = GroupPlan { name, settings, memory_bytes, members_max, members, stuck: None };
+            Members::of_group(&allowed(), &Arc::new(Group::create(&plan, [1; 16]).unwrap()))
+        };
+        let members = of(rules);
+        assert_eq!(["", "voip", "video"].map(|class| members.lacks_class(class)), [None, None, None]);
+        let words = "no rule of group 'one' gives the class 'radio'; there is voip, video";
+        assert_eq!(members.lacks_class("radio").as_deref(), Some(words));
+        let words = "no rule of group 'one' gives the class 'voip'";
+        assert_eq!(of(Vec::new()).lacks_class("voip").as_deref(), Some(words));
+        assert_eq!(Members::of_ring(&allowed()).unwrap().lacks_class("voip"), None, "it has no classes");
     }
 
     #[test]

@@ -595,12 +595,25 @@ impl Desk {
         if !self.table().members[group].may(&guest.peer) {
             return self.refuse_user(guest, &greeting.group);
         }
+        if let Some((why, words)) = self.obstacle(guest, group, greeting) {
+            return self.refuse(guest, why, &words);
+        }
         let _ = say(&guest.socket, &news(), &[]);
         false
     }
 
+    /// Why somebody who may be a member can't be one now.
+    fn obstacle(&self, guest: &Guest, group: usize, greeting: &Greeting) -> Option<(Refusal, String)> {
+        let members = &self.table().members[group];
+        let unknown = members.lacks_class(&greeting.class).map(|words| (Refusal::NoSuchGroup, words));
+        unknown.or_else(|| members.is_full_for(guest.peer.uid).map(|words| (Refusal::Full, words)))
+    }
+
     fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {
         let may = self.table().members[group].may(&guest.peer);
+        if let Some((why, words)) = self.obstacle(guest, group, greeting).filter(|_| may) {
+            return self.refuse(guest, why, &words);
+        }
         let hold = match self.ahead(greeting).filter(|_| may).transpose() {
             Ok(hold) => hold,
             Err((why, words)) => return self.refuse(guest, why, &words),
@@ -609,11 +622,7 @@ impl Desk {
         let Handed { number, page, seat } = match joined {
             Ok(handed) => handed,
             Err(Refusal::NotAllowed) => return self.refuse_user(guest, &greeting.group),
-            Err(why) => {
-                let most = self.table().members[group].seats();
-                let words = format!("there are {most} members, or no memory for another user");
-                return self.refuse(guest, why, &words);
-            }
+            Err(why) => return self.refuse(guest, why, "the system gives nothing for one more member"),
         };
         guest.stage = Stage::Member(Place { group, number });
         if let Some(holder) = self.holder.get().filter(|_| greeting.hold > 0) {

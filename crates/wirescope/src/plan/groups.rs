@@ -14,7 +14,9 @@ use scope_filter::{Filter, VlanRule};
 use scope_group::seat::MEMORY_BYTES_MIN;
 use scope_group::steer::SPELLINGS;
 use scope_group::{GroupPlan, MEMBERS_MAX, Settings, Steer};
+use scope_machine::Machine;
 use scope_packet::LinkType;
+use scope_ring::{MemoryOptions, RingConfig};
 use scope_share::RING;
 use scope_share::message::{NAME_BYTES_MAX, is_name};
 use scope_source::spec::Pattern;
@@ -55,24 +57,27 @@ pub fn plan(
     faults: &mut Faults<'_>,
 ) -> Vec<GroupEntry> {
     let mut entries: Vec<(usize, GroupEntry)> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.group) {
         let links = (vlan, &sources.link_types[..]);
+        if let Ok((name, _)) = &written {
+            if names.contains(name) {
+                let fault = Fault::of(KEY).value(name, "is the name of two groups");
+                faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
+            }
+            names.push(name.clone());
+        }
         let found = written.and_then(|written| group(&written, sets, links, look));
         let found = found.and_then(|entry| match fault_of_interface(&entry, sources) {
             Some(fault) => Err(vec![fault]),
             None => Ok(entry),
         });
-        let taken = |entry: &GroupEntry| entries.iter().any(|(_, other)| other.plan.name == entry.plan.name);
         match found {
-            Ok(entry) if taken(&entry) => {
-                let fault = Fault::of(KEY).value(&entry.plan.name, "is the name of two groups");
-                faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
-            }
             Ok(entry) => entries.push((index, entry)),
             Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
         }
     }
-    faults_of_copies(&entries, faults);
+    faults_of_copies(&entries, &names, faults);
     if args.group.len() > GROUPS_MAX {
         let cause = format!("there are {}, and {GROUPS_MAX} are the most", args.group.len());
         faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
@@ -96,8 +101,37 @@ fn fault_of_interface(entry: &GroupEntry, sources: &Sources) -> Option<Fault> {
     Some(fault.remedy(format!("there are: {}", there.join(", "))))
 }
 
-/// Copies go to groups that there are, and never come back.
-fn faults_of_copies(entries: &[(usize, GroupEntry)], faults: &mut Faults<'_>) {
+/// All members' memories fit beside the ring: they are resident once they are used. A ring that doesn't fit by itself is
+/// refused as such.
+pub fn memory(
+    entries: &[GroupEntry],
+    ring: &RingConfig,
+    options: &MemoryOptions,
+    machine: &Machine,
+    faults: &mut Faults<'_>,
+) {
+    let of_group = |entry: &GroupEntry| entry.plan.memory_bytes.saturating_mul(entry.plan.members_max.into());
+    let bytes = entries.iter().map(of_group).fold(0, u64::saturating_add);
+    let fits = |bytes: u64| options.check(ring.ring_bytes.saturating_add(bytes), machine).is_ok();
+    let Some(largest) = entries.iter().max_by_key(|entry| of_group(entry)) else { return };
+    if !fits(0) || fits(bytes) {
+        return;
+    }
+    let (available, limit) = machine.available(options.node);
+    let cause = format!(
+        "members may use {} of it, all groups together {} beside the ring of {}: that is more than there is, {} of memory \
+         is available ({limit}), and some of it must stay free",
+        size(of_group(largest)),
+        size(bytes),
+        size(ring.ring_bytes),
+        size(available)
+    );
+    let fault = of(&largest.plan.name, "memory").cause(cause);
+    faults.add(fault.remedy("choose less memory= or members-max=: they are multiplied"));
+}
+
+/// Copies go to groups that there are, and never come back. `names` are also those of groups with faults of their own.
+fn faults_of_copies(entries: &[(usize, GroupEntry)], names: &[String], faults: &mut Faults<'_>) {
     let named = |name: &str| entries.iter().position(|(_, entry)| entry.plan.name == name);
     let targets = |at: usize| -> Vec<&str> {
         entries[at].1.plan.settings.rules.targets().iter().map(String::as_str).collect()
@@ -105,7 +139,7 @@ fn faults_of_copies(entries: &[(usize, GroupEntry)], faults: &mut Faults<'_>) {
     for (at, (index, entry)) in entries.iter().enumerate() {
         let name = &entry.plan.name;
         for target in targets(at) {
-            if named(target).is_none() {
+            if !names.iter().any(|name| name == target) {
                 let fault = of(name, RULE).value(target, "is no group that there is");
                 faults.add_of_element(
                     KEY,
@@ -137,8 +171,8 @@ fn group(
     look: Look<'_>,
 ) -> Result<GroupEntry, Vec<Fault>> {
     let mut faults = Vec::new();
-    if !is_name(name) || name.contains(['=', ',']) {
-        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text without , and =: {EXAMPLE}");
+    if !is_name(name) || name.contains(['=', ',', '*']) {
+        let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text without , = and *: {EXAMPLE}");
         faults.push(Fault::of(KEY).value(name, "is no name of a group").remedy(remedy));
     }
     if name == RING {
@@ -259,6 +293,36 @@ mod tests {
     }
 
     #[test]
+    fn members_memories_fit_beside_the_ring() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc")).unwrap();
+        let meminfo = "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n"; // 1 GiB
+        std::fs::write(root.path().join("proc/meminfo"), meminfo).unwrap();
+        let machine = Machine::under(root.path());
+        let said = |ring_mib: u64, groups: &[&str]| {
+            let groups: Vec<_> = groups.iter().map(|text| read(text).unwrap()).collect();
+            let ring = RingConfig {
+                ring_bytes: ring_mib << 20,
+                segment_bytes: None,
+                workers: 1,
+                lanes: 1,
+                run_id: [0; 16],
+            };
+            let settings = scope_config::Settings::default();
+            let mut faults = Faults::new(&settings);
+            memory(&groups, &ring, &MemoryOptions::default(), &machine, &mut faults);
+            faults.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(said(2000, &["a"]), [""; 0], "the ring itself is told");
+        assert_eq!(said(500, &[]), [""; 0]);
+        assert_eq!(said(500, &["a", "b,memory=16MiB,members-max=4"]), [""; 0]);
+        let expected = "--group 'b': memory: members may use 448 MiB of it, all groups together 576 MiB beside the ring of \
+                        500 MiB: that is more than there is, 1 GiB of memory is available (MemAvailable of this machine), \
+                        and some of it must stay free; choose less memory= or members-max=: they are multiplied";
+        assert_eq!(said(500, &["a", "b,memory=64MiB,members-max=7"]), [expected]);
+    }
+
+    #[test]
     fn all_that_is_wrong_is_told_at_once() {
         let check = |text: &str, expected: &[&str]| {
             let faults = read(text).map(|_| ()).unwrap_err();
@@ -286,6 +350,7 @@ mod tests {
                 "a name in it is empty",
             ],
         );
+        check("a*2", &["is no name of a group"]);
         check("a,members=3,members-max=2", &["it waits for 3 members, and there are 2 at most"]);
     }
 }
