@@ -314,8 +314,8 @@ fn refusals_and_sockets_of_others_are_told_with_what_helps() {
     for (why, said, expected) in [
         (
             Refusal::NotAllowed,
-            "user 7 may not read the ring",
-            "may not read the ring; start the run with --attach",
+            "user 7 may not read group 'ids'",
+            "may not read group 'ids'; start the run with --group ids,allow=USER:@GROUP",
         ),
         (
             Refusal::NoSuchGroup,
@@ -333,6 +333,9 @@ fn refusals_and_sockets_of_others_are_told_with_what_helps() {
     assert!(
         words(&folder.path().join("none"), "ring").contains("none: no run listens there; start the run with")
     );
+    let [of_ring, of_group] = ["ring", "ids"].map(|group| words(&folder.path().join("none"), group));
+    assert!(of_ring.ends_with("--attach SOCKET and --attach-ring USER:@GROUP"), "{of_ring}");
+    assert!(of_group.ends_with("--attach SOCKET and --group ids"), "{of_group}");
     let _stream = std::os::unix::net::UnixListener::bind(folder.path().join("stream")).unwrap();
     assert!(words(&folder.path().join("stream"), "ring").contains("a socket of another kind"));
     assert!(words(&folder.path().join("x".repeat(200)), "ring").starts_with("socket: "));
