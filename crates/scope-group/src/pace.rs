@@ -38,34 +38,31 @@ pub(crate) struct Pace {
     packets: u64,
     /// `None`: they come one by one.
     nap: Option<Duration>,
-    /// It last waited behind packets.
+    /// When it last waited shortly behind packets.
     came: Instant,
-    /// Packets have come since it last waited.
-    is_fresh: bool,
 }
 
 impl Pace {
     /// Nothing has come yet.
     pub fn new(now: Instant) -> Pace {
-        Pace { since: now, packets: 0, nap: None, came: now, is_fresh: true }
+        Pace { since: now, packets: 0, nap: None, came: now }
     }
 
     /// Packets have come.
     #[inline]
     pub fn add(&mut self, packets: u64) {
         self.packets += packets;
-        self.is_fresh |= packets > 0;
     }
 
     /// How to wait now: by what came in the longest nap or more.
     pub fn wait(&mut self, now: Instant) -> Wait {
+        if self.packets > 0 {
+            self.came = now;
+        }
         let time = now.duration_since(self.since);
         if time >= NAP_MAX {
             self.nap = nap(std::mem::take(&mut self.packets), time);
             self.since = now;
-        }
-        if std::mem::take(&mut self.is_fresh) {
-            self.came = now;
         }
         match self.nap {
             Some(nap) => Wait::Nap(nap),

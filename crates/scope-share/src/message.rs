@@ -93,7 +93,7 @@ impl Greeting {
 pub enum Refusal {
     /// The user isn't among those who may.
     NotAllowed = 1,
-    /// There is no such group.
+    /// There is no such group, or none of its rules gives the class.
     NoSuchGroup = 2,
     /// There are as many members as there can be.
     Full = 3,

@@ -299,7 +299,9 @@ fn a_group_is_for_root_and_the_run_s_user_where_nothing_is_said_and_memory_never
     // The only memory was another user's.
     let full = tap("two", 0);
     assert_eq!(full.code(), Some(2));
-    wait_until("it to be told why", || tap("two", 0).stderr.contains("1 are free, and were another user's"));
+    wait_until("it to be told why", || {
+        tap("two", 0).stderr.contains("free stay another user's until the run ends")
+    });
     wait_until("the seat to be free again", || tap("two", 12345).code() == Some(0));
     running.end();
 }

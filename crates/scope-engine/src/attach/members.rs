@@ -213,18 +213,23 @@ impl Members {
         Some(format!("no rule of group '{name}' gives the class '{class}'{there}"))
     }
 
+    /// A free place for this user, if there is one: one that was its own before one that was nobody's.
+    fn place_for(&self, uid: u32) -> Option<usize> {
+        let free =
+            |user: Option<u32>| self.leaves.iter().position(|leaf| leaf.is_free() && leaf.user == user);
+        free(Some(uid)).or_else(|| free(None))
+    }
+
     /// Why there is no place for this user; `None`: there is one.
-    pub(super) fn is_full_for(&self, uid: u32) -> Option<String> {
-        let free = || self.leaves.iter().filter(|leaf| leaf.is_free());
-        if free().any(|leaf| leaf.user.is_none_or(|user| user == uid)) {
+    pub(super) fn lacks_place(&self, uid: u32) -> Option<String> {
+        if self.place_for(uid).is_some() {
             return None;
         }
         let most = self.leaves.len();
-        Some(match free().count() {
-            0 => format!("all its places for members are taken: {most}"),
-            free => format!(
-                "of its {most} places for members {free} are free, and were another user's: nobody else gets these until \
-                 the run ends"
+        Some(match self.leaves.iter().any(Leaf::is_free) {
+            false => format!("all its places for members are taken: {most}"),
+            true => format!(
+                "none of its {most} places for members is left: those that are free stay another user's until the run ends"
             ),
         })
     }
@@ -301,9 +306,7 @@ impl Members {
         connection: &OwnedFd,
         hold: Option<Ahead>,
     ) -> Result<Handed, Refusal> {
-        let is_free = |user: Option<u32>| move |leaf: &Leaf| leaf.is_free() && leaf.user == user;
-        let of_user = self.leaves.iter().position(is_free(Some(peer.uid)));
-        let at = of_user.or_else(|| self.leaves.iter().position(is_free(None))).ok_or(Refusal::Full)?;
+        let at = self.place_for(peer.uid).ok_or(Refusal::Full)?;
         let leaf = &mut self.leaves[at];
         match &leaf.seat {
             None => leaf.page.clear().map_err(|_| Refusal::Full)?,
@@ -495,18 +498,15 @@ mod tests {
     #[test]
     fn places_that_were_another_user_s_are_told_apart_from_taken_ones() {
         let mut members = Members::of_ring(&allowed()).unwrap();
-        assert_eq!(members.is_full_for(7), None);
+        assert_eq!(members.lacks_place(7), None);
         for _ in 0..MEMBERS_MAX {
             join(&mut members, "a", &peer(7, &[])).unwrap();
         }
-        assert_eq!(members.is_full_for(7), Some("all its places for members are taken: 64".to_string()));
+        assert_eq!(members.lacks_place(7), Some("all its places for members are taken: 64".to_string()));
         members.leave(3, 0);
-        assert_eq!(members.is_full_for(7), None);
-        let words = members.is_full_for(8).unwrap();
-        assert!(
-            words.contains("of its 64 places for members 1 are free, and were another user's"),
-            "{words}"
-        );
+        assert_eq!(members.lacks_place(7), None);
+        let words = members.lacks_place(8).unwrap();
+        assert!(words.contains("free stay another user's until the run ends"), "{words}");
     }
 
     #[test]

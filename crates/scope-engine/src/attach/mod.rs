@@ -578,7 +578,7 @@ impl Desk {
             Some(group) if Greeting::only_asks(&bytes) => self.reply(guest, group, &greeting),
             Some(group) => self.join(guest, group, &greeting),
             // Who may read nothing needn't know what there is.
-            None if guest.is_stranger => self.refuse_user(guest, RING),
+            None if guest.is_stranger => self.refuse(guest, Refusal::NotAllowed, &may_not(guest, RING)),
             None => {
                 let mut words = format!("there is no group '{}'", greeting.group.escape_default());
                 let there = self.table().open_to(&guest.peer);
@@ -592,9 +592,6 @@ impl Desk {
 
     /// Says whether somebody would be let in, and ends the connection.
     fn reply(&self, guest: &Guest, group: usize, greeting: &Greeting) -> bool {
-        if !self.table().members[group].may(&guest.peer) {
-            return self.refuse_user(guest, &greeting.group);
-        }
         if let Some((why, words)) = self.obstacle(guest, group, greeting) {
             return self.refuse(guest, why, &words);
         }
@@ -602,26 +599,27 @@ impl Desk {
         false
     }
 
-    /// Why somebody who may be a member can't be one now.
+    /// Why somebody can't be a member now.
     fn obstacle(&self, guest: &Guest, group: usize, greeting: &Greeting) -> Option<(Refusal, String)> {
         let members = &self.table().members[group];
+        if !members.may(&guest.peer) {
+            return Some((Refusal::NotAllowed, may_not(guest, &greeting.group)));
+        }
         let unknown = members.lacks_class(&greeting.class).map(|words| (Refusal::NoSuchGroup, words));
-        unknown.or_else(|| members.is_full_for(guest.peer.uid).map(|words| (Refusal::Full, words)))
+        unknown.or_else(|| members.lacks_place(guest.peer.uid).map(|words| (Refusal::Full, words)))
     }
 
     fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {
-        let may = self.table().members[group].may(&guest.peer);
-        if let Some((why, words)) = self.obstacle(guest, group, greeting).filter(|_| may) {
+        if let Some((why, words)) = self.obstacle(guest, group, greeting) {
             return self.refuse(guest, why, &words);
         }
-        let hold = match self.ahead(greeting).filter(|_| may).transpose() {
+        let hold = match self.ahead(greeting).transpose() {
             Ok(hold) => hold,
             Err((why, words)) => return self.refuse(guest, why, &words),
         };
         let joined = self.table().members[group].join(greeting, &guest.peer, &guest.socket, hold);
         let Handed { number, page, seat } = match joined {
             Ok(handed) => handed,
-            Err(Refusal::NotAllowed) => return self.refuse_user(guest, &greeting.group),
             Err(why) => return self.refuse(guest, why, "the system gives nothing for one more member"),
         };
         guest.stage = Stage::Member(Place { group, number });
@@ -662,15 +660,6 @@ impl Desk {
         Some(allowance.map(|allowance| Ahead::new(&self.ring, allowance)).map_err(refused))
     }
 
-    fn refuse_user(&self, guest: &Guest, group: &str) -> bool {
-        let what = if group == RING {
-            "the ring".to_string()
-        } else {
-            format!("group '{}'", group.escape_default())
-        };
-        self.refuse(guest, Refusal::NotAllowed, &format!("user {} may not read {what}", guest.peer.uid))
-    }
-
     /// Says no, and ends the connection.
     fn refuse(&self, guest: &Guest, why: Refusal, words: &str) -> bool {
         let at = Refusal::ALL.iter().position(|other| *other == why).unwrap_or_default();
@@ -679,6 +668,15 @@ impl Desk {
         let _ = say(&guest.socket, &Answer::Refused { why, words }.to_bytes(), &[]);
         false
     }
+}
+
+/// That somebody isn't among those who may read a group.
+fn may_not(guest: &Guest, group: &str) -> String {
+    let what = match group {
+        RING => "the ring".to_string(),
+        group => format!("group '{}'", group.escape_default()),
+    };
+    format!("user {} may not read {what}", guest.peer.uid)
 }
 
 #[cfg(test)]

@@ -142,6 +142,18 @@ impl MemoryOptions {
         if in_huge_pages { Ok(()) } else { self.check_normal(ring_bytes, machine) }
     }
 
+    /// Whether `machine` has memory for a ring, and so many bytes `beside` it: each in reserved huge pages, or in others.
+    pub fn have_room(&self, ring_bytes: u64, beside: u64, machine: &Machine) -> bool {
+        let in_huge_pages =
+            |bytes: u64| usize::try_from(bytes).is_ok_and(|bytes| !self.pools(bytes, machine).is_empty());
+        let in_others = |bytes: u64| self.check_normal(bytes, machine).is_ok();
+        let both = ring_bytes.saturating_add(beside);
+        in_huge_pages(both)
+            || in_others(both)
+            || in_huge_pages(ring_bytes) && in_others(beside)
+            || in_others(ring_bytes) && in_huge_pages(beside)
+    }
+
     fn check_node(&self, machine: &Machine) -> Result<(), RingError> {
         let Some(node) = self.node else { return Ok(()) };
         let nodes = machine.nodes();

@@ -112,7 +112,7 @@ pub fn memory(
 ) {
     let of_group = |entry: &GroupEntry| entry.plan.memory_bytes.saturating_mul(entry.plan.members_max.into());
     let bytes = entries.iter().map(of_group).fold(0, u64::saturating_add);
-    let fits = |bytes: u64| options.check(ring.ring_bytes.saturating_add(bytes), machine).is_ok();
+    let fits = |bytes: u64| options.have_room(ring.ring_bytes, bytes, machine);
     let Some(largest) = entries.iter().max_by_key(|entry| of_group(entry)) else { return };
     if !fits(0) || fits(bytes) {
         return;
@@ -320,6 +320,12 @@ mod tests {
                         500 MiB: that is more than there is, 1 GiB of memory is available (MemAvailable of this machine), \
                         and some of it must stay free; choose less memory= or members-max=: they are multiplied";
         assert_eq!(said(500, &["a", "b,memory=64MiB,members-max=7"]), [expected]);
+        // A ring in reserved huge pages takes none of the others.
+        let pool = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+        std::fs::create_dir_all(&pool).unwrap();
+        std::fs::write(pool.join("free_hugepages"), "250\n").unwrap();
+        assert_eq!(said(500, &["a", "b,memory=64MiB,members-max=7"]), [""; 0]);
+        assert_eq!(said(500, &["a", "b,memory=64MiB,members-max=16"]).len(), 1);
     }
 
     #[test]

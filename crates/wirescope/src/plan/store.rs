@@ -92,7 +92,7 @@ pub fn memory(
     let composing: Vec<&VolumePlan> = plan.volumes.iter().filter(composes).collect();
     let each = compose::memory_bytes(ring.ring_bytes, segment_bytes, ring.workers);
     let bytes = each.saturating_mul(composing.len() as u64);
-    let fits = |bytes: u64| options.check(ring.ring_bytes.saturating_add(bytes), machine).is_ok();
+    let fits = |bytes: u64| options.have_room(ring.ring_bytes, bytes, machine);
     if composing.is_empty() || !fits(0) || fits(bytes) {
         return; // a ring that doesn't fit by itself is refused as such
     }
