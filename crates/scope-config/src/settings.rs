@@ -131,6 +131,14 @@ impl Settings {
         own.or(value.main_line.filter(|_| shape.main == word)).map(|line| self.at(line))
     }
 
+    /// Where the table at this place, from 0, of the one word stands that is a list of tables.
+    pub fn place_of_table(&self, name: &str, value: &Value, at: usize) -> Option<Where> {
+        self.place(value)?;
+        let shape = self.entries.iter().find(|entry| entry.key.name == name)?.key.shape?;
+        let (word, _) = shape.more.iter().find(|(_, kind)| *kind == Kind::Tables)?;
+        value.own.as_ref()?.get(word)?.lines.get(at).map(|line| self.at(*line))
+    }
+
     fn at(&self, line: usize) -> Where {
         Where::File { path: self.file.clone().unwrap_or_default(), line: Some(line) }
     }

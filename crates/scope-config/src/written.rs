@@ -51,6 +51,8 @@ pub struct Own {
     pub text: String,
     /// Its line.
     pub line: usize,
+    /// Of a [`Kind::Tables`]: the line where each of them begins.
+    pub lines: Vec<usize>,
 }
 
 /// One value: as the flag of that name would take it.
@@ -224,6 +226,16 @@ impl Reader<'_> {
         self.faults.push(fault.in_file(self.path, Some(line)));
     }
 
+    /// The line where each table of a list of tables begins; `line`: that of all.
+    fn lines_of_tables(&self, item: &Item, line: usize) -> Vec<usize> {
+        let of = |span: Option<Range<usize>>| span.map_or(line, |span| self.line(Some(span)));
+        match (item.as_array_of_tables(), item.as_array()) {
+            (Some(tables), _) => tables.iter().map(|table| of(table.span())).collect(),
+            (None, Some(array)) => array.iter().map(|value| of(value.span())).collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+
     /// The values of one key; none where it is faulty.
     fn values(&mut self, key: &Key, item: &Item, line: usize) -> Vec<Value> {
         if key.kind == Kind::List {
@@ -319,7 +331,10 @@ impl Reader<'_> {
                     self.fault(line, unfit(Fault::of(&place), item).remedy(remedy));
                 }
                 (Some(value), _) if !self.is_text(line, &place, &value) => {}
-                (Some(value), Some((name, _))) => drop(own.insert(*name, Own { text: value, line })),
+                (Some(value), Some((name, _))) => {
+                    let lines = self.lines_of_tables(item, line);
+                    own.insert(*name, Own { text: value, line, lines });
+                }
                 (Some(value), None) => (text, main_line) = (Some(value), Some(line)),
             }
         }

@@ -76,6 +76,8 @@ pub struct Fault(Box<Parts>);
 pub struct Parts {
     /// What it is about.
     pub subject: Subject,
+    /// Which of the tables is meant that an element has, from 0, if it is one.
+    pub table: Option<usize>,
     /// The value that is wrong, as typed, if it is one.
     pub value: Option<String>,
     /// Where that stands.
@@ -156,6 +158,13 @@ impl Fault {
     #[must_use]
     pub fn with_value(mut self, value: impl Into<String>) -> Fault {
         self.value = Some(value.into());
+        self
+    }
+
+    /// Of the table at this place, from 0, of those that an element has.
+    #[must_use]
+    pub fn of_table(mut self, at: usize) -> Fault {
+        self.table = Some(at);
         self
     }
 

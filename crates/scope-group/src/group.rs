@@ -212,10 +212,15 @@ impl Group {
         self.members
     }
 
-    /// Whether it is as large as that one, and takes stillness alike.
-    pub fn is_sized(&self, plan: &GroupPlan) -> bool {
-        let same = (plan.memory_bytes, plan.members_max, plan.members, plan.stuck);
-        (self.memory_bytes, self.seats.len() as u32, self.members, self.stuck) == same
+    /// What can't change while a run goes, and is another there, as it is spelled.
+    pub fn sizes_that_wait(&self, plan: &GroupPlan) -> impl Iterator<Item = &'static str> {
+        let sizes = [
+            ("memory=", self.memory_bytes != plan.memory_bytes),
+            ("members-max=", self.seats.len() as u32 != plan.members_max),
+            ("members=", self.members != plan.members),
+            ("stuck=", self.stuck != plan.stuck),
+        ];
+        sizes.into_iter().filter(|(_, is_other)| *is_other).map(|(word, _)| word)
     }
 
     /// Its seats, by number.

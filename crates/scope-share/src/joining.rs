@@ -115,12 +115,12 @@ pub fn join(path: &Path, greeting: &Greeting) -> Result<Joined, JoinError> {
     }
 }
 
-/// Asks the run whether it would let this one in. Nobody joins, and nobody is given anything.
+/// Asks the run whether it would let so many in who say this. Nobody joins, and nobody is given anything.
 ///
 /// # Errors
 /// Why not.
-pub fn ask(path: &Path, greeting: &Greeting) -> Result<(), JoinError> {
-    let (bytes, _, _) = said(path, &greeting.to_question())?;
+pub fn ask(path: &Path, greeting: &Greeting, times: u16) -> Result<(), JoinError> {
+    let (bytes, _, _) = said(path, &greeting.to_question(times))?;
     let reply = Answer::read_reply(&bytes).map_err(JoinError::Answer)?;
     reply.map_err(|(why, words)| JoinError::Refused { why, words })
 }

@@ -6,7 +6,8 @@
 //! joined     | WSATTACH | version | 2    | member | 1: what is unread stays; 0: it is recycled    2 |
 //! refused    | WSATTACH | version | 3    | why    | words: length 2, bytes |
 //! news       | WSATTACH | version | 4    | 0      |
-//! question   | WSATTACH | version | 5    | as the greeting: would it be let in? The answer is `refused`, or `news` for yes
+//! question   | WSATTACH | version | 5    | as the greeting: would it be let in? The answer is `refused`, or `news` for yes;
+//!            |          |         |      |   then how many times, 2 bytes, where it isn't once
 //! ```
 //! Another version may have more behind its first 16 bytes; of this one every byte is meant.
 
@@ -210,14 +211,24 @@ impl Greeting {
         self.to_bytes_of(GREETING)
     }
 
-    /// The question whether it would be let in, as a message: nobody joins by it.
-    pub fn to_question(&self) -> Vec<u8> {
-        self.to_bytes_of(QUESTION)
+    /// The question whether so many would be let in who say this, as a message: nobody joins by it.
+    pub fn to_question(&self, times: u16) -> Vec<u8> {
+        let mut bytes = self.to_bytes_of(QUESTION);
+        if times != 1 {
+            bytes.extend(times.to_le_bytes());
+        }
+        bytes
     }
 
-    /// Whether a message that can be read as a greeting only asks.
-    pub fn only_asks(bytes: &[u8]) -> bool {
-        head(bytes).is_ok_and(|(kind, ..)| kind == QUESTION)
+    /// For how many a message that can be read as a greeting only asks; `None`: whoever says it joins.
+    pub fn asks_for(bytes: &[u8]) -> Option<u16> {
+        let (kind, _, mut rest) = head(bytes).ok()?;
+        if kind != QUESTION {
+            return None;
+        }
+        let names = (0..3).all(|_| rest.text(NAME_BYTES_MAX).is_ok());
+        let is_whole = names && rest.number().is_ok();
+        Some(rest.number().ok().filter(|_| is_whole).unwrap_or(1))
     }
 
     fn to_bytes_of(&self, kind: u16) -> Vec<u8> {
@@ -241,6 +252,9 @@ impl Greeting {
         let mut text = || rest.text(NAME_BYTES_MAX);
         let (group, name, class) = (text()?, text()?, text()?);
         let hold = rest.number()?;
+        if kind == QUESTION && rest.end().is_err() {
+            rest.number()?; // for how many
+        }
         rest.end()?;
         if !(is_name(&group) && is_name(&name) && (class.is_empty() || is_name(&class))) {
             return Err(BadMessage::Name);
@@ -367,9 +381,17 @@ mod tests {
     #[test]
     fn a_question_is_a_greeting_that_only_asks() {
         let greeting = greeting("ids", "a");
-        let (asked, said) = (greeting.to_question(), greeting.to_bytes());
-        assert!(Greeting::only_asks(&asked) && !Greeting::only_asks(&said) && !Greeting::only_asks(b"x"));
-        assert_eq!(Greeting::read(&asked), Ok(greeting));
+        let (asked, said) = (greeting.to_question(1), greeting.to_bytes());
+        assert_eq!(asked.len(), said.len(), "a run that knows no number understands it");
+        let asks =
+            [&asked, &greeting.to_question(3), &said, &b"x".to_vec()].map(|bytes| Greeting::asks_for(bytes));
+        assert_eq!(asks, [Some(1), Some(3), None, None]);
+        for times in [0, 1, 3, u16::MAX] {
+            let mut asked = greeting.to_question(times);
+            assert_eq!(Greeting::read(&asked), Ok(greeting.clone()), "{times}");
+            asked.push(0);
+            assert_eq!(Greeting::read(&asked), Err(BadMessage::Length), "{times}");
+        }
         assert_eq!(Answer::read_reply(&news()), Ok(Ok(())));
         let no = Answer::Refused { why: Refusal::Full, words: "no".to_string() };
         assert_eq!(Answer::read_reply(&no.to_bytes()), Ok(Err((Refusal::Full, "no".to_string()))));

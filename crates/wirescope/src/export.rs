@@ -259,7 +259,7 @@ pub fn output(
 }
 
 /// Whether what is there is written to as it is: a pipe, or a device without places, as /dev/null. A disk isn't.
-fn is_stream(path: &Path) -> bool {
+pub fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.file_type().is_fifo() || facts.file_type().is_char_device())
 }
 

@@ -212,11 +212,13 @@ fn plan_with(
         faults.add(Fault::of("quiet").cause(cause).remedy("omit one of them"));
     }
     let (store, store_bounds) = store::plan(args, &ring, (&sources.link_types, vlan), at_store, &mut faults);
-    if let Some(store) = store.as_ref().filter(|_| look == Look::Machine && segments.1 > 0) {
-        store::memory(store, &ring, segments.0 as u64, &memory, &Machine::this(), &mut faults);
-    }
     if look == Look::Machine {
-        groups::memory(&changing.groups, &ring, &memory, &Machine::this(), &mut faults);
+        let machine = Machine::this();
+        let composing = store.as_ref().filter(|_| segments.1 > 0);
+        let composed = composing.map_or(0, |store| {
+            store::memory(store, &ring, segments.0 as u64, &memory, &machine, &mut faults)
+        });
+        groups::memory(&changing.groups, (&ring, composed), &memory, &machine, &mut faults);
     }
     let asks_flows = triggers.iter().any(|trigger| trigger.when.is_some());
     let stats = stats::plan(args, asks_flows, look, &mut faults);

@@ -30,7 +30,7 @@ use scope_packet::{Gap, GapReason, Headers, LinkType};
 use scope_ring::{Begin, OutsideBatch, OutsideError, OutsideInterface, OutsideReader};
 use scope_share::message::Greeting;
 use scope_share::page::LANES;
-use scope_share::{DEFAULT_PATH, Joined, Progress, REMOVED, RING, join};
+use scope_share::{Joined, Progress, REMOVED, RING, join};
 use scope_store::export::{Export, Format, Question, Target, Written};
 use scope_store::head::HeadInterface;
 use scope_store::timeline::{InterfaceKey, KnownInterfaces, Losses, Span};
@@ -79,10 +79,11 @@ pub fn tap(args: &TapArgs) -> u8 {
     }
 }
 
-/// All that can be wrong before the run is asked.
+/// All that can be wrong before anything is made or read.
 fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
     let settings = Settings::default();
     let mut faults = Faults::new(&settings);
+    let Wanted { path, greeting, past_ns } = wanted(&args.group, &args.member, (NAME, 1), &mut faults);
     let write = args.write.clone().unwrap_or_else(|| PathBuf::from(STDOUT));
     let format = match args.format.as_deref() {
         Some("pcapng") => Format::Pcapng,
@@ -102,14 +103,13 @@ fn understand(args: &TapArgs) -> Result<Asked, Vec<Fault>> {
             None
         }
     });
-    let Wanted { greeting, past_ns } = wanted(&args.group, &args.member, NAME, &mut faults);
     let text = args.filter.as_deref().unwrap_or_default();
     let filter = Filter::compile(text, VlanRule::default(), &[]).map_err(|error| faults.add(error.fault()));
-    // Nothing is made where something else is wrong.
-    let output = if faults.is_empty() { export::output(&write, None, &[], &mut faults) } else { None };
+    // A pipe is waited for, until somebody reads it: not where something else is wrong.
+    let is_looked_at = faults.is_empty() || !export::is_stream(&write);
+    let output = is_looked_at.then(|| export::output(&write, None, &[], &mut faults)).flatten();
     match (filter, output) {
         (Ok(filter), Some(output)) if faults.is_empty() => {
-            let path = args.member.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
             Ok(Asked { path, greeting, filter, past_ns, packets_max, format, output })
         }
         _ => Err(faults.into_vec()),

@@ -12,13 +12,12 @@ mod program;
 
 use crate::args::{MemberArgs, WithArgs};
 use crate::plan::faults::Faults;
-use crate::tap::{Wanted, not_joined, wanted};
+use crate::tap::{Wanted, wanted};
 use crate::{NoResult, told};
 use copies::Copies;
 use program::{Program, in_path};
 use scope_config::Settings;
 use scope_fault::Fault;
-use scope_share::{DEFAULT_PATH, ask};
 use scope_spelling::printable::shell_word;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -73,7 +72,8 @@ fn understand(args: &WithArgs) -> Result<Asked, Vec<Fault>> {
         let fault = Fault::of_thing("GROUP*N").value(&args.group, "has no number of copies behind its '*'");
         faults.add(fault.remedy(format!("write e.g. '{group}*2', at most {COPIES_MAX}")));
     }
-    let Wanted { greeting, .. } = wanted(group, &args.member, "with", &mut faults);
+    let members = copies.unwrap_or(1) as u16; // at most COPIES_MAX
+    let Wanted { path: socket, .. } = wanted(group, &args.member, ("with", members), &mut faults);
     for (key, text) in [("name", &args.member.name), ("class", &args.member.class)] {
         if let Some(text) = text.as_ref().filter(|text| text.contains(',')) {
             faults.add(
@@ -89,12 +89,6 @@ fn understand(args: &WithArgs) -> Result<Asked, Vec<Fault>> {
         && let Err(fault) = Program::read(program).and_then(|program| program.fits(library))
     {
         faults.add(fault.remedy(format!("use the pipe: {pipe}")));
-    }
-    let socket = args.member.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
-    if faults.is_empty()
-        && let Err(error) = ask(&socket, &greeting)
-    {
-        faults.add(not_joined(&socket, group, &error));
     }
     match (copies, program, library) {
         (Some(copies), Some(program), Some(library)) if faults.is_empty() => {

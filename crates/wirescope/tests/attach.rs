@@ -360,6 +360,11 @@ fn what_can_t_be_meant_is_refused_before_anything_starts_all_of_it_at_once() {
     for words in ["no time", "no number of packets", "no form of a tap", "no name of a member", "filter"] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
+    let done = tap(&["ring", "--attach", at, "-f", "nonsense nonsense", "-w", "no-such-folder/x.pcap"]);
+    assert_eq!(done.code(), Some(2), "{}", done.stderr);
+    for words in ["no run listens there", "filter", "no-such-folder: no such folder"] {
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+    }
     let done = tap(&["ring", "--attach", at, "-w", "x.pcapng"]);
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(

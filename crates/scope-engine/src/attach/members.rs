@@ -213,19 +213,27 @@ impl Members {
         Some(format!("no rule of group '{name}' gives the class '{class}'{there}"))
     }
 
-    /// A free place for this user, if there is one: one that was its own before one that was nobody's.
-    fn place_for(&self, uid: u32) -> Option<usize> {
-        let free =
-            |user: Option<u32>| self.leaves.iter().position(|leaf| leaf.is_free() && leaf.user == user);
-        free(Some(uid)).or_else(|| free(None))
+    /// Free places for this user: those that were its own before those that were nobody's.
+    fn places_for(&self, uid: u32) -> impl Iterator<Item = usize> {
+        let free = move |user: Option<u32>| {
+            let leaves = self.leaves.iter().enumerate();
+            leaves.filter(move |(_, leaf)| leaf.is_free() && leaf.user == user).map(|(place, _)| place)
+        };
+        free(Some(uid)).chain(free(None))
     }
 
-    /// Why there is no place for this user; `None`: there is one.
-    pub(super) fn lacks_place(&self, uid: u32) -> Option<String> {
-        if self.place_for(uid).is_some() {
+    /// Why there are no `wanted` places for this user; `None`: there are.
+    pub(super) fn lacks_places(&self, uid: u32, wanted: u16) -> Option<String> {
+        let left = self.places_for(uid).count();
+        if left >= usize::from(wanted.max(1)) {
             return None;
         }
         let most = self.leaves.len();
+        if left > 0 {
+            return Some(format!(
+                "{wanted} places are asked for, and {left} of its {most} for members are left"
+            ));
+        }
         Some(match self.leaves.iter().any(Leaf::is_free) {
             false => format!("all its places for members are taken: {most}"),
             true => format!(
@@ -306,7 +314,7 @@ impl Members {
         connection: &OwnedFd,
         hold: Option<Ahead>,
     ) -> Result<Handed, Refusal> {
-        let at = self.place_for(peer.uid).ok_or(Refusal::Full)?;
+        let at = self.places_for(peer.uid).next().ok_or(Refusal::Full)?;
         let leaf = &mut self.leaves[at];
         match &leaf.seat {
             None => leaf.page.clear().map_err(|_| Refusal::Full)?,
@@ -498,14 +506,16 @@ mod tests {
     #[test]
     fn places_that_were_another_user_s_are_told_apart_from_taken_ones() {
         let mut members = Members::of_ring(&allowed()).unwrap();
-        assert_eq!(members.lacks_place(7), None);
+        assert_eq!([0, 1, 64].map(|wanted| members.lacks_places(7, wanted)), [None, None, None]);
+        let words = "65 places are asked for, and 64 of its 64 for members are left";
+        assert_eq!(members.lacks_places(7, 65).as_deref(), Some(words));
         for _ in 0..MEMBERS_MAX {
             join(&mut members, "a", &peer(7, &[])).unwrap();
         }
-        assert_eq!(members.lacks_place(7), Some("all its places for members are taken: 64".to_string()));
+        assert_eq!(members.lacks_places(7, 1), Some("all its places for members are taken: 64".to_string()));
         members.leave(3, 0);
-        assert_eq!(members.lacks_place(7), None);
-        let words = members.lacks_place(8).unwrap();
+        assert_eq!(members.lacks_places(7, 1), None);
+        let words = members.lacks_places(8, 1).unwrap();
         assert!(words.contains("free stay another user's until the run ends"), "{words}");
     }
 

@@ -270,10 +270,9 @@ impl Attach {
             if !settings.is_same(new) {
                 group.change(new.clone());
             }
-            if !group.is_sized(&entry.plan) {
-                let words = "memory=, members-max=, members= and stuck= wait for the next start";
-                waiting.push(format!("group {}: {words}", group.name()));
-            }
+            let sizes = group.sizes_that_wait(&entry.plan);
+            waiting
+                .extend(sizes.map(|size| format!("group {}: {size} waits for the next start", group.name())));
         }
         let is_known = |name: &str| table.members.iter().any(|members| members.name() == name);
         let new = groups.iter().filter(|entry| !is_known(&entry.plan.name));
@@ -574,12 +573,12 @@ impl Desk {
             Err(bad) => return self.refuse(guest, Refusal::BadMessage, &bad.to_string()),
         };
         let group = self.table().members.iter().position(|members| members.name() == greeting.group);
-        match group {
-            Some(group) if Greeting::only_asks(&bytes) => self.reply(guest, group, &greeting),
-            Some(group) => self.join(guest, group, &greeting),
+        match (group, Greeting::asks_for(&bytes)) {
+            (Some(group), Some(times)) => self.reply(guest, group, (&greeting, times)),
+            (Some(group), None) => self.join(guest, group, &greeting),
             // Who may read nothing needn't know what there is.
-            None if guest.is_stranger => self.refuse(guest, Refusal::NotAllowed, &may_not(guest, RING)),
-            None => {
+            (None, _) if guest.is_stranger => self.refuse(guest, Refusal::NotAllowed, &may_not(guest, RING)),
+            (None, _) => {
                 let mut words = format!("there is no group '{}'", greeting.group.escape_default());
                 let there = self.table().open_to(&guest.peer);
                 if !there.is_empty() {
@@ -590,27 +589,32 @@ impl Desk {
         }
     }
 
-    /// Says whether somebody would be let in, and ends the connection.
-    fn reply(&self, guest: &Guest, group: usize, greeting: &Greeting) -> bool {
-        if let Some((why, words)) = self.obstacle(guest, group, greeting) {
+    /// Says whether so many would be let in who greet so, and ends the connection.
+    fn reply(&self, guest: &Guest, group: usize, asked: (&Greeting, u16)) -> bool {
+        if let Some((why, words)) = self.obstacle(guest, group, asked) {
             return self.refuse(guest, why, &words);
         }
         let _ = say(&guest.socket, &news(), &[]);
         false
     }
 
-    /// Why somebody can't be a member now.
-    fn obstacle(&self, guest: &Guest, group: usize, greeting: &Greeting) -> Option<(Refusal, String)> {
+    /// Why so many who greet so can't be members now.
+    fn obstacle(
+        &self,
+        guest: &Guest,
+        group: usize,
+        (greeting, times): (&Greeting, u16),
+    ) -> Option<(Refusal, String)> {
         let members = &self.table().members[group];
         if !members.may(&guest.peer) {
             return Some((Refusal::NotAllowed, may_not(guest, &greeting.group)));
         }
         let unknown = members.lacks_class(&greeting.class).map(|words| (Refusal::NoSuchGroup, words));
-        unknown.or_else(|| members.lacks_place(guest.peer.uid).map(|words| (Refusal::Full, words)))
+        unknown.or_else(|| members.lacks_places(guest.peer.uid, times).map(|words| (Refusal::Full, words)))
     }
 
     fn join(&self, guest: &mut Guest, group: usize, greeting: &Greeting) -> bool {
-        if let Some((why, words)) = self.obstacle(guest, group, greeting) {
+        if let Some((why, words)) = self.obstacle(guest, group, (greeting, 1)) {
             return self.refuse(guest, why, &words);
         }
         let hold = match self.ahead(greeting).transpose() {
@@ -651,9 +655,9 @@ impl Desk {
         let refused = |left: u64| {
             let percent = |part: u64| part as f64 * 100.0 / segments as f64;
             let words = format!(
-                "of the ring {:.2}% can still be held for members, and {:.2}% is asked for",
+                "of the ring {:.2}% can still be held for members, and {}% is asked for",
                 percent(left),
-                percent(wanted)
+                f64::from(greeting.hold) / 100.0
             );
             (Refusal::Full, words)
         };

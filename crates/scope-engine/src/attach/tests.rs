@@ -177,13 +177,13 @@ fn nobody_gets_the_ring_who_was_not_named_and_is_told_why() {
 #[test]
 fn whoever_only_asks_is_answered_and_no_member() {
     let stand = Stand::new(me());
-    ask(&stand.path, &Greeting::new("ring", "reader")).unwrap();
-    let refused = ask(&stand.path, &Greeting::new("other", "reader")).unwrap_err();
+    ask(&stand.path, &Greeting::new("ring", "reader"), 1).unwrap();
+    let refused = ask(&stand.path, &Greeting::new("other", "reader"), 1).unwrap_err();
     assert_eq!(refused.to_string(), "there is no group 'other'; there is ring");
     let status = stand.until(|_| true);
     assert_eq!((status.groups[0].members.len(), status.groups[0].gone.members), (0, 0));
     let stand = Stand::new(Allowed::default());
-    let refused = ask(&stand.path, &Greeting::new("ring", "reader")).unwrap_err();
+    let refused = ask(&stand.path, &Greeting::new("ring", "reader"), 1).unwrap_err();
     assert!(matches!(refused, JoinError::Refused { why: Refusal::NotAllowed, .. }), "{refused}");
 }
 

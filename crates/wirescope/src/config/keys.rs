@@ -176,7 +176,7 @@ fn in_order(
 
 /// A script as the element of a list.
 fn script(file: &str, name: Option<&str>) -> Value {
-    let own = |text: &str| Own { text: text.to_string(), line: 0 };
+    let own = |text: &str| Own { text: text.to_string(), line: 0, lines: Vec::new() };
     let name = name.map(|name| ("name", own(name)));
     let words = [("script", own(file))].into_iter().chain(name);
     Value { own: Some(words.collect()), ..Value::new("", Origin::Flag) }

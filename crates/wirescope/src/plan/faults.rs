@@ -59,8 +59,9 @@ impl<'a> Faults<'a> {
         let values = |key: &str| self.settings.values(key);
         let of_element = |key: &str, index: Option<usize>, word: Option<&str>| {
             let value = values(key).get(index?)?;
+            let table = fault.table.and_then(|at| self.settings.place_of_table(key, value, at));
             let within = word.and_then(|word| self.settings.place_within(key, value, word));
-            within.or_else(|| self.settings.place(value))
+            table.or(within).or_else(|| self.settings.place(value))
         };
         let of_trigger = |word: Option<&str>| of_element("trigger", self.trigger, word);
         match &fault.subject {

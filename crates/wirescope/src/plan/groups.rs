@@ -56,16 +56,17 @@ pub fn plan(
     look: Look<'_>,
     faults: &mut Faults<'_>,
 ) -> Vec<GroupEntry> {
-    let mut entries: Vec<(usize, GroupEntry)> = Vec::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut entries: Vec<GroupEntry> = Vec::new();
+    let mut named: Vec<Named> = Vec::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.group) {
         let links = (vlan, &sources.link_types[..]);
-        if let Ok((name, _)) = &written {
-            if names.contains(name) {
+        if let Ok((name, words)) = &written {
+            if named.iter().any(|other| other.name == *name) {
                 let fault = Fault::of(KEY).value(name, "is the name of two groups");
                 faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
             }
-            names.push(name.clone());
+            let copies = words.get(RULE).map(|text| rules::copies(text)).unwrap_or_default();
+            named.push(Named { index, name: name.clone(), copies });
         }
         let found = written.and_then(|written| group(&written, sets, links, look));
         let found = found.and_then(|entry| match fault_of_interface(&entry, sources) {
@@ -73,16 +74,24 @@ pub fn plan(
             None => Ok(entry),
         });
         match found {
-            Ok(entry) => entries.push((index, entry)),
+            Ok(entry) => entries.push(entry),
             Err(found) => found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault)),
         }
     }
-    faults_of_copies(&entries, &names, faults);
+    faults_of_copies(&named, faults);
     if args.group.len() > GROUPS_MAX {
         let cause = format!("there are {}, and {GROUPS_MAX} are the most", args.group.len());
         faults.add(Fault::of(KEY).cause(cause).remedy("omit some"));
     }
-    entries.into_iter().map(|(_, entry)| entry).collect()
+    entries
+}
+
+/// A group, perhaps with faults, and the copies that it makes.
+struct Named {
+    /// Its place among those that are written.
+    index: usize,
+    name: String,
+    copies: Vec<rules::Copy>,
 }
 
 fn of(name: &str, word: &str) -> Fault {
@@ -101,25 +110,29 @@ fn fault_of_interface(entry: &GroupEntry, sources: &Sources) -> Option<Fault> {
     Some(fault.remedy(format!("there are: {}", there.join(", "))))
 }
 
-/// All members' memories fit beside the ring: they are resident once they are used. A ring that doesn't fit by itself is
-/// refused as such.
+/// All members' memories fit beside the ring and what the store composes in: they are resident once they are used. What
+/// doesn't fit without them is refused as such.
 pub fn memory(
     entries: &[GroupEntry],
-    ring: &RingConfig,
+    (ring, composed_bytes): (&RingConfig, u64),
     options: &MemoryOptions,
     machine: &Machine,
     faults: &mut Faults<'_>,
 ) {
     let of_group = |entry: &GroupEntry| entry.plan.memory_bytes.saturating_mul(entry.plan.members_max.into());
     let bytes = entries.iter().map(of_group).fold(0, u64::saturating_add);
-    let fits = |bytes: u64| options.have_room(ring.ring_bytes, bytes, machine);
+    let fits = |bytes: u64| options.have_room(ring.ring_bytes, composed_bytes.saturating_add(bytes), machine);
     let Some(largest) = entries.iter().max_by_key(|entry| of_group(entry)) else { return };
     if !fits(0) || fits(bytes) {
         return;
     }
     let (available, limit) = machine.available(options.node);
+    let composed = match composed_bytes {
+        0 => String::new(),
+        bytes => format!(" and {} in which the store composes", size(bytes)),
+    };
     let cause = format!(
-        "members may use {} of it, all groups together {} beside the ring of {}: that is more than there is, {} of memory \
+        "members may use {} of it, all groups together {} beside the ring of {}{composed}: that is more than there is, {} of memory \
          is available ({limit}), and some of it must stay free",
         size(of_group(largest)),
         size(bytes),
@@ -130,35 +143,28 @@ pub fn memory(
     faults.add(fault.remedy("choose less memory= or members-max=: they are multiplied"));
 }
 
-/// Copies go to groups that there are, and never come back. `names` are also those of groups with faults of their own.
-fn faults_of_copies(entries: &[(usize, GroupEntry)], names: &[String], faults: &mut Faults<'_>) {
-    let named = |name: &str| entries.iter().position(|(_, entry)| entry.plan.name == name);
-    let targets = |at: usize| -> Vec<&str> {
-        entries[at].1.plan.settings.rules.targets().iter().map(String::as_str).collect()
-    };
-    for (at, (index, entry)) in entries.iter().enumerate() {
-        let name = &entry.plan.name;
-        for target in targets(at) {
-            if !names.iter().any(|name| name == target) {
-                let fault = of(name, RULE).value(target, "is no group that there is");
-                faults.add_of_element(
-                    KEY,
-                    *index,
-                    fault.remedy("copy to a --group, or make one of this name"),
-                );
-            }
-        }
-        let (mut reached, mut next) = (vec![false; entries.len()], vec![at]);
-        while let Some(from) = next.pop() {
-            for target in targets(from).into_iter().filter_map(named) {
-                if !std::mem::replace(&mut reached[target], true) {
-                    next.push(target);
+/// Copies go to groups that there are, and never come back.
+fn faults_of_copies(groups: &[Named], faults: &mut Faults<'_>) {
+    let place = |name: &str| groups.iter().position(|group| group.name == name);
+    for (at, Named { index, name, copies }) in groups.iter().enumerate() {
+        for copy in copies {
+            let Some(target) = place(&copy.target) else {
+                let fault = copy.fault(name).cause(format!("copy: there is no group '{}'", copy.target));
+                let remedy = "copy to a --group, or make one of this name";
+                faults.add_of_element(KEY, *index, fault.remedy(remedy));
+                continue;
+            };
+            let (mut reached, mut next) = (vec![false; groups.len()], vec![target]);
+            while let Some(from) = next.pop() {
+                if !std::mem::replace(&mut reached[from], true) {
+                    next.extend(groups[from].copies.iter().filter_map(|copy| place(&copy.target)));
                 }
             }
-        }
-        if reached[at] {
-            let fault = of(name, RULE).cause("its copies come back to it, through other groups");
-            faults.add_of_element(KEY, *index, fault.remedy("omit one of these copies"));
+            if reached[at] {
+                let cause = format!("copy {}: what goes there comes back to this group", copy.target);
+                let fault = copy.fault(name).cause(cause).remedy("omit one copy of this circle");
+                faults.add_of_element(KEY, *index, fault);
+            }
         }
     }
 }
@@ -299,7 +305,7 @@ mod tests {
         let meminfo = "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n"; // 1 GiB
         std::fs::write(root.path().join("proc/meminfo"), meminfo).unwrap();
         let machine = Machine::under(root.path());
-        let said = |ring_mib: u64, groups: &[&str]| {
+        let said_beside = |ring_mib: u64, composed_mib: u64, groups: &[&str]| {
             let groups: Vec<_> = groups.iter().map(|text| read(text).unwrap()).collect();
             let ring = RingConfig {
                 ring_bytes: ring_mib << 20,
@@ -310,9 +316,11 @@ mod tests {
             };
             let settings = scope_config::Settings::default();
             let mut faults = Faults::new(&settings);
-            memory(&groups, &ring, &MemoryOptions::default(), &machine, &mut faults);
+            let (ring, options) = ((&ring, composed_mib << 20), MemoryOptions::default());
+            memory(&groups, ring, &options, &machine, &mut faults);
             faults.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
+        let said = |ring_mib: u64, groups: &[&str]| said_beside(ring_mib, 0, groups);
         assert_eq!(said(2000, &["a"]), [""; 0], "the ring itself is told");
         assert_eq!(said(500, &[]), [""; 0]);
         assert_eq!(said(500, &["a", "b,memory=16MiB,members-max=4"]), [""; 0]);
@@ -320,6 +328,13 @@ mod tests {
                         500 MiB: that is more than there is, 1 GiB of memory is available (MemAvailable of this machine), \
                         and some of it must stay free; choose less memory= or members-max=: they are multiplied";
         assert_eq!(said(500, &["a", "b,memory=64MiB,members-max=7"]), [expected]);
+        assert_eq!(said_beside(500, 100, &["a"]), [""; 0]);
+        let both = said_beside(500, 300, &["a,memory=32MiB"]);
+        assert!(
+            both[0].contains("beside the ring of 500 MiB and 300 MiB in which the store composes"),
+            "{both:?}"
+        );
+        assert_eq!(said_beside(500, 2000, &["a"]), [""; 0], "what the store composes in is told");
         // A ring in reserved huge pages takes none of the others.
         let pool = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
         std::fs::create_dir_all(&pool).unwrap();

@@ -29,8 +29,10 @@ impl Owner<'_> {
         self.of_word("rule")
     }
 
-    fn of_rule(self, name: &str) -> Fault {
-        self.of_word(&format!("rule '{name}'"))
+    /// Of the rule at this place, from 0.
+    fn of_rule(self, at: usize, name: &str) -> Fault {
+        let called = if name.is_empty() { (at + 1).to_string() } else { name.to_string() };
+        self.of_word(&format!("rule '{called}'")).of_table(at)
     }
 
     fn of_word(self, word: &str) -> Fault {
@@ -53,20 +55,20 @@ pub fn read(
     links: (VlanRule, &[LinkType]),
 ) -> Result<RuleSet, Vec<Fault>> {
     let tables = tables(text).map_err(|(at, word)| {
-        let fault = owner
-            .of_rule(&(at + 1).to_string())
-            .cause(format!("'{word}' is neither a text nor a list of texts"));
+        let fault = owner.of_rule(at, "").cause(format!("'{word}' is neither a text nor a list of texts"));
         vec![fault.remedy("write a text in quotes, or a list of them")]
     })?;
     let mut faults = Vec::new();
     let mut rules: Vec<Rule> = Vec::new();
     let mut known = text.to_string();
+    let name = |table| self::text(table, "name");
     for (at, table) in tables.iter().enumerate() {
+        let is_other = |other| name(other).is_some_and(|other| Some(other) == name(table));
+        if tables[..at].iter().any(is_other) {
+            let fault = owner.of_rule(at, name(table).unwrap_or_default()).cause("two rules have this name");
+            faults.push(fault.remedy("choose another one"));
+        }
         match rule((owner, at), table, sets, links, &mut known) {
-            Ok(rule) if rules.iter().any(|other| other.name == rule.name) => {
-                let fault = owner.of_rule(&rule.name).cause("two rules have this name");
-                faults.push(fault.remedy("choose another one"));
-            }
             Ok(rule) => rules.push(rule),
             Err(found) => faults.extend(found),
         }
@@ -90,6 +92,54 @@ pub fn read(
     if faults.is_empty() { Ok(RuleSet::new(rules, known)) } else { Err(faults) }
 }
 
+/// A copy that a rule makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Place of the rule, from 0.
+    at: usize,
+    rule: String,
+    /// The group that it goes to.
+    pub target: String,
+}
+
+impl Copy {
+    /// A fault of it, in a rule of this group.
+    pub fn fault(&self, group: &str) -> Fault {
+        Owner::Group(group).of_rule(self.at, &self.rule)
+    }
+}
+
+/// All copies that rules make, also those of rules that have faults, from the text of their tables.
+pub fn copies(text: &str) -> Vec<Copy> {
+    let tables = tables(text).unwrap_or_default();
+    let of_rule = |(at, table): (usize, &BTreeMap<String, Word>)| {
+        let rule = self::text(table, "name").unwrap_or_default().to_string();
+        let actions = words(table).iter().filter_map(|word| word.parse().ok()).collect::<Vec<_>>();
+        actions.into_iter().filter_map(move |action| match action {
+            Action::Copy(target) => Some(Copy { at, rule: rule.clone(), target }),
+            _ => None,
+        })
+    };
+    tables.iter().enumerate().flat_map(of_rule).collect()
+}
+
+/// What a rule says in a text.
+fn text<'a>(table: &'a BTreeMap<String, Word>, word: &str) -> Option<&'a str> {
+    match table.get(word) {
+        Some(Word::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// What a rule does.
+fn words(table: &BTreeMap<String, Word>) -> &[String] {
+    match table.get("do") {
+        Some(Word::List(words)) => words,
+        Some(Word::Text(word)) => std::slice::from_ref(word),
+        None => &[],
+    }
+}
+
 /// One rule; `known` gets what its sets are.
 fn rule(
     (owner, at): (Owner<'_>, usize),
@@ -98,13 +148,9 @@ fn rule(
     (vlan, link_types): (VlanRule, &[LinkType]),
     known: &mut String,
 ) -> Result<Rule, Vec<Fault>> {
-    let text = |word: &str| match table.get(word) {
-        Some(Word::Text(text)) => Some(text.as_str()),
-        _ => None,
-    };
+    let text = |word: &str| text(table, word);
     let name = text("name").unwrap_or_default().to_string();
-    let called = if name.is_empty() { (at + 1).to_string() } else { name.clone() };
-    let fault = || owner.of_rule(&called);
+    let fault = || owner.of_rule(at, &name);
     let mut faults = Vec::new();
     if !is_name(&name) {
         faults.push(fault().cause("it has no name").remedy("add name = \"...\""));
@@ -125,7 +171,8 @@ fn rule(
     let mut filter = |word: &str| {
         let compiled = text(word).map(|text| Filter::compile(text, vlan, link_types)).transpose();
         compiled.unwrap_or_else(|error| {
-            faults.push(error.fault().of_subject(fault().subject.clone()));
+            let of_word = owner.of_word(&format!("rule '{name}': {word}"));
+            faults.push(error.fault().of_subject(of_word.subject.clone()).of_table(at));
             None
         })
     };
@@ -158,11 +205,7 @@ fn rule(
         host_in: set("host-in", SetKind::Hosts),
         port_in: set("port-in", SetKind::Ports),
     };
-    let words = match table.get("do") {
-        Some(Word::List(words)) => words.clone(),
-        Some(Word::Text(word)) => vec![word.clone()],
-        None => Vec::new(),
-    };
+    let words = words(table);
     if words.is_empty() {
         faults.push(fault().cause("it does nothing").remedy("add do = [\"drop\"], or the like"));
     }
@@ -203,6 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_known_also_where_their_rules_have_faults() {
+        let made = |text: &str| {
+            let fault = |copy: Copy| {
+                let fault = copy.fault("g");
+                (copy.target, fault.to_string(), fault.table)
+            };
+            copies(text).into_iter().map(fault).collect::<Vec<_>>()
+        };
+        let text = "[{name = \"a\", when = \"prot 6\", do = [\"burn\", \"copy x\"]}, {do = \"copy y\"}, {name = \"c\", do = 1}]";
+        let expected = [("x", "--group 'g': rule 'a': ", Some(0)), ("y", "--group 'g': rule '2': ", Some(1))];
+        let expected = expected.map(|(target, fault, at)| (target.to_string(), fault.to_string(), at));
+        assert_eq!(made(text), expected);
+        assert_eq!(made("no tables"), []);
+    }
+
+    #[test]
     fn all_that_is_wrong_with_rules_is_told_at_once() {
         let check = |text: &str, expected: &[&str]| {
             let found = faults(text);
@@ -213,7 +272,13 @@ mod tests {
         };
         check("[{name = \"a\", when = \"udp\", do = [\"drop\"]}, {name = \"b\", do = \"stop\"}]", &[]);
         check("[{name = \"a\", do = \"stop\"}, {name = \"a\", do = \"stop\"}]", &["two rules"]);
+        let twice = "[{name = \"a\", do = \"burn\"}, {name = \"a\", when = \"prot 6\", do = \"copy b\"}]";
+        check(twice, &["nothing that a rule can do", "rule 'a': two rules", "rule 'a': when: filter"]);
         check("[{}]", &["it has no name", "it does nothing"]);
+        check(
+            "[{}, {}]",
+            &["rule '1': it has no name", "it does nothing", "rule '2': it has no name", "it does nothing"],
+        );
         check(
             "[{name = \"a\", if = \"x\", when = \"prot 6\", unless = \"udp\", src-in = \"p\", do = [\"burn\", \"drop\"]}]",
             &[

@@ -40,13 +40,17 @@ pub type Sets = BTreeMap<String, Known>;
 /// All sets, as far as they have no faults.
 pub fn plan(args: &RunArgs, look: Look<'_>, faults: &mut Faults<'_>) -> Sets {
     let mut sets = Sets::new();
+    let mut names: Vec<String> = Vec::new();
     for (index, written) in elements::written(KEY, EXAMPLE, args, &args.set) {
-        let named = written.as_ref().ok().and_then(|(name, words)| Some((name.clone(), kind_of(words)?)));
-        match written.and_then(|written| set(&written, args, look)) {
-            Ok((name, _)) if sets.contains_key(&name) => {
-                let fault = Fault::of(KEY).value(&name, "is the name of two sets");
+        if let Ok((name, _)) = &written {
+            if names.contains(name) {
+                let fault = Fault::of(KEY).value(name, "is the name of two sets");
                 faults.add_of_element(KEY, index, fault.remedy("choose another name for one of them"));
             }
+            names.push(name.clone());
+        }
+        let named = written.as_ref().ok().and_then(|(name, words)| Some((name.clone(), kind_of(words)?)));
+        match written.and_then(|written| set(&written, args, look)) {
             Ok((name, known)) => drop(sets.insert(name, known)),
             Err(found) => {
                 found.into_iter().for_each(|fault| faults.add_of_element(KEY, index, fault));

@@ -79,7 +79,7 @@ pub fn plan(
     (Some(plan), bounds)
 }
 
-/// What volumes that keep less than the ring compose in takes memory beside the ring: both must be there.
+/// What volumes that keep less than the ring compose in takes memory beside the ring: both must be there. Its bytes.
 pub fn memory(
     plan: &StorePlan,
     ring: &RingConfig,
@@ -87,14 +87,14 @@ pub fn memory(
     options: &MemoryOptions,
     machine: &Machine,
     faults: &mut Faults<'_>,
-) {
+) -> u64 {
     let composes = |volume: &&VolumePlan| volume.filter.is_some() || volume.snap.is_some();
     let composing: Vec<&VolumePlan> = plan.volumes.iter().filter(composes).collect();
     let each = compose::memory_bytes(ring.ring_bytes, segment_bytes, ring.workers);
     let bytes = each.saturating_mul(composing.len() as u64);
     let fits = |bytes: u64| options.have_room(ring.ring_bytes, bytes, machine);
     if composing.is_empty() || !fits(0) || fits(bytes) {
-        return; // a ring that doesn't fit by itself is refused as such
+        return bytes; // a ring that doesn't fit by itself is refused as such
     }
     let key =
         if composing.iter().any(|volume| volume.filter.is_some()) { "store-filter" } else { "store-snap" };
@@ -107,6 +107,7 @@ pub fn memory(
         size(available)
     );
     faults.add(Fault::of(key).cause(cause).remedy(sentence!["choose a smaller ", Setting::of("ring")]));
+    bytes
 }
 
 /// Settings that mean nothing without a store.

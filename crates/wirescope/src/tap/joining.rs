@@ -1,68 +1,86 @@
-//! What is asked for as a member, understood; why there is nothing to read at a socket, as a fault with its remedy.
+//! What is asked for as a member, understood, and the run asked for it; why there is nothing to read at a socket, as a
+//! fault with its remedy.
 
 use crate::args::MemberArgs;
 use crate::plan::faults::Faults;
 use scope_fault::{Fault, Setting, sentence};
 use scope_ring::OutsideError;
 use scope_share::message::{Greeting, NAME_BYTES_MAX, WEIGHTS, is_name};
-use scope_share::{JoinError, RING, Refusal};
+use scope_share::{DEFAULT_PATH, JoinError, RING, Refusal, ask};
 use scope_spelling::values::parse_duration_ns;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What connecting a socket of another kind says.
 const WRONG_KIND: i32 = libc::EPROTOTYPE;
 
 /// What is asked for as a member, understood.
 pub struct Wanted {
+    /// Where the run is asked.
+    pub path: PathBuf,
     /// What the run is told.
     pub greeting: Greeting,
     /// Of the ring: begin with what came in so many ns before.
     pub past_ns: Option<i64>,
 }
 
-/// Understands what is asked for; `name` where it isn't told.
-pub fn wanted(group: &str, args: &MemberArgs, name: &str, faults: &mut Faults) -> Wanted {
+/// Understands what is asked for, `name` where it isn't told, and asks the run whether it would let so many members in.
+/// Whatever is wrong besides is for others to tell at the same time.
+pub fn wanted(group: &str, args: &MemberArgs, (name, members): (&str, u16), faults: &mut Faults) -> Wanted {
+    let mut found = Vec::new();
+    let wanted = understood(group, args, name, &mut found);
+    if found.is_empty()
+        && let Err(error) = ask(&wanted.path, &wanted.greeting, members)
+    {
+        found.push(not_joined(&wanted.path, group, &error));
+    }
+    found.into_iter().for_each(|fault| faults.add(fault));
+    wanted
+}
+
+/// What is asked for, as far as it can be meant.
+fn understood(group: &str, args: &MemberArgs, name: &str, faults: &mut Vec<Fault>) -> Wanted {
+    let path = args.attach.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
     let past_ns = args.past.as_deref().and_then(|text| {
         let parsed = parse_duration_ns(text).map_err(|_| {
-            faults.add(Fault::of("past").value(text, "is no time").remedy("write e.g. --past 30s"));
+            faults.push(Fault::of("past").value(text, "is no time").remedy("write e.g. --past 30s"));
         });
         parsed.ok()
     });
     let name = args.name.clone().unwrap_or_else(|| name.to_string());
     if !is_name(&name) {
         let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text");
-        faults.add(Fault::of("name").value(&name, "is no name of a member").remedy(remedy));
+        faults.push(Fault::of("name").value(&name, "is no name of a member").remedy(remedy));
     }
     if !is_name(group) {
         let fault = Fault::of_thing("GROUP").with_value(group).cause("it is no name of a group");
-        faults.add(fault.remedy("write ring, or what wirescope groups shows"));
+        faults.push(fault.remedy("write ring, or what wirescope groups shows"));
     }
     if let Some(past) = args.past.as_ref().filter(|_| group != RING) {
         let fault =
             Fault::of("past").with_value(past).cause("a group has nothing of before its member joined");
-        faults.add(fault.remedy("tap ring, or omit it"));
+        faults.push(fault.remedy("tap ring, or omit it"));
     }
     let class = args.class.clone().unwrap_or_default();
     if args.class.is_some() && !is_name(&class) {
         let remedy = format!("write 1 to {NAME_BYTES_MAX} bytes of text, or omit it");
-        faults.add(Fault::of("class").value(&class, "is no name of a class").remedy(remedy));
+        faults.push(Fault::of("class").value(&class, "is no name of a class").remedy(remedy));
     }
     let weight = args.weight.as_deref().map_or(1, |text| {
         let found = text.parse::<u16>().ok().filter(|weight| WEIGHTS.contains(weight));
         if found.is_none() {
             let remedy = format!("write {} to {}", WEIGHTS.start(), WEIGHTS.end());
-            faults.add(Fault::of("weight").value(text, "is no weight").remedy(remedy));
+            faults.push(Fault::of("weight").value(text, "is no weight").remedy(remedy));
         }
         found.unwrap_or(1)
     });
     for (key, is_given) in [("class", args.class.is_some()), ("weight", args.weight.is_some())] {
         if is_given && group == RING {
             let fault = Fault::of(key).cause("whoever reads the ring gets all of it");
-            faults.add(fault.remedy("tap another group, or omit it"));
+            faults.push(fault.remedy("tap another group, or omit it"));
         }
     }
-    Wanted { greeting: Greeting { weight, class, ..Greeting::new(group, &name) }, past_ns }
+    Wanted { path, greeting: Greeting { weight, class, ..Greeting::new(group, &name) }, past_ns }
 }
 
 /// Why this process is no member.
