@@ -204,7 +204,7 @@ fn tell(
     let error = error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
     let words = match error {
         None => format!("{packets} to {place}; {}", missing_words(gaps, is_restricted)),
-        Some(_) => format!("{place} lacks its end: not all of {packets} could be written"),
+        Some(_) => format!("{place} is truncated, after at most {packets}"),
     };
     say(Level::Info, &format!("wirescope: {words}"));
     let mut faults: Vec<Fault> = broken.into_iter().collect();

@@ -256,7 +256,7 @@ fn what_can_t_work_is_refused_before_anything_starts_and_the_pipe_is_named() {
     check("web", "./plain", &["./plain: it is no program"]);
     check("web", "no-such-program", &["no-such-program: there is no such program; install it"]);
     check("nets", "tcpdump", &["GROUP: there is no group 'nets'", "wirescope groups"]);
-    check("web*9", "tcpdump", &["9 places are asked for, and 8 of its 8 for members are left; wait until"]);
+    check("web*9", "tcpdump", &["8 of its 8 places for members are left, and 9 are asked for; wait until"]);
     check("nets*9", "./static", &["there is no group 'nets'", "it is statically linked"]);
     for group in ["web*0", "web*65", "web*x"] {
         check(

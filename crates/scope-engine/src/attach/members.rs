@@ -231,7 +231,7 @@ impl Members {
         let most = self.leaves.len();
         if left > 0 {
             return Some(format!(
-                "{wanted} places are asked for, and {left} of its {most} for members are left"
+                "{left} of its {most} places for members are left, and {wanted} are asked for"
             ));
         }
         Some(match self.leaves.iter().any(Leaf::is_free) {
@@ -507,7 +507,7 @@ mod tests {
     fn places_that_were_another_user_s_are_told_apart_from_taken_ones() {
         let mut members = Members::of_ring(&allowed()).unwrap();
         assert_eq!([0, 1, 64].map(|wanted| members.lacks_places(7, wanted)), [None, None, None]);
-        let words = "65 places are asked for, and 64 of its 64 for members are left";
+        let words = "64 of its 64 places for members are left, and 65 are asked for";
         assert_eq!(members.lacks_places(7, 65).as_deref(), Some(words));
         for _ in 0..MEMBERS_MAX {
             join(&mut members, "a", &peer(7, &[])).unwrap();

@@ -22,6 +22,7 @@ use scope_share::message::{NAME_BYTES_MAX, is_name};
 use scope_source::spec::Pattern;
 use scope_spelling::figures::size;
 use scope_spelling::values::{parse_duration_ns, parse_size};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ struct Named {
     /// Its place among those that are written.
     index: usize,
     name: String,
-    copies: Vec<rules::Copy>,
+    copies: Vec<rules::CopyAction>,
 }
 
 fn of(name: &str, word: &str) -> Fault {
@@ -145,26 +146,34 @@ pub fn memory(
 
 /// Copies go to groups that there are, and never come back.
 fn faults_of_copies(groups: &[Named], faults: &mut Faults<'_>) {
-    let place = |name: &str| groups.iter().position(|group| group.name == name);
+    let place = |target: &str| groups.iter().position(|group| group.name == target);
+    let targets = |group: &Named| group.copies.iter().filter_map(|copy| place(&copy.target)).collect();
+    let targets: Vec<BTreeSet<usize>> = groups.iter().map(targets).collect();
+    // Of each group, where what it is given comes to, itself included.
+    let reached = |from: usize| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(from) = next.pop() {
+            if reached.insert(from) {
+                next.extend(&targets[from]);
+            }
+        }
+        reached
+    };
+    let reached: Vec<BTreeSet<usize>> = (0..groups.len()).map(reached).collect();
     for (at, Named { index, name, copies }) in groups.iter().enumerate() {
         for copy in copies {
-            let Some(target) = place(&copy.target) else {
-                let fault = copy.fault(name).cause(format!("copy: there is no group '{}'", copy.target));
-                let remedy = "copy to a --group, or make one of this name";
-                faults.add_of_element(KEY, *index, fault.remedy(remedy));
-                continue;
+            let fault = match place(&copy.target) {
+                None => copy
+                    .fault(name)
+                    .cause(format!("copy: there is no group '{}'", copy.target))
+                    .remedy("copy to a --group, or make one of this name"),
+                Some(target) if reached[target].contains(&at) => copy
+                    .fault(name)
+                    .cause(format!("copy {}: what goes there comes back to this group", copy.target))
+                    .remedy("omit one copy of this circle"),
+                Some(_) => continue,
             };
-            let (mut reached, mut next) = (vec![false; groups.len()], vec![target]);
-            while let Some(from) = next.pop() {
-                if !std::mem::replace(&mut reached[from], true) {
-                    next.extend(groups[from].copies.iter().filter_map(|copy| place(&copy.target)));
-                }
-            }
-            if reached[at] {
-                let cause = format!("copy {}: what goes there comes back to this group", copy.target);
-                let fault = copy.fault(name).cause(cause).remedy("omit one copy of this circle");
-                faults.add_of_element(KEY, *index, fault);
-            }
+            faults.add_of_element(KEY, *index, fault);
         }
     }
 }

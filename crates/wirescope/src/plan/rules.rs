@@ -94,7 +94,7 @@ pub fn read(
 
 /// A copy that a rule makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CopyAction {
     /// Place of the rule, from 0.
     at: usize,
     rule: String,
@@ -102,7 +102,7 @@ pub struct Copy {
     pub target: String,
 }
 
-impl Copy {
+impl CopyAction {
     /// A fault of it, in a rule of this group.
     pub fn fault(&self, group: &str) -> Fault {
         Owner::Group(group).of_rule(self.at, &self.rule)
@@ -110,13 +110,13 @@ impl Copy {
 }
 
 /// All copies that rules make, also those of rules that have faults, from the text of their tables.
-pub fn copies(text: &str) -> Vec<Copy> {
+pub fn copies(text: &str) -> Vec<CopyAction> {
     let tables = tables(text).unwrap_or_default();
     let of_rule = |(at, table): (usize, &BTreeMap<String, Word>)| {
         let rule = self::text(table, "name").unwrap_or_default().to_string();
         let actions = words(table).iter().filter_map(|word| word.parse().ok()).collect::<Vec<_>>();
         actions.into_iter().filter_map(move |action| match action {
-            Action::Copy(target) => Some(Copy { at, rule: rule.clone(), target }),
+            Action::Copy(target) => Some(CopyAction { at, rule: rule.clone(), target }),
             _ => None,
         })
     };
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn copies_are_known_also_where_their_rules_have_faults() {
         let made = |text: &str| {
-            let fault = |copy: Copy| {
+            let fault = |copy: CopyAction| {
                 let fault = copy.fault("g");
                 (copy.target, fault.to_string(), fault.table)
             };
