@@ -4,6 +4,7 @@ use crate::group::Given;
 use crate::rules::TOGETHER;
 use crate::seat::{Newcomer, Seat};
 use scope_packet::pcapng::PacketBlock;
+use scope_packet::segment::kept_bytes_max;
 use scope_packet::{KeyEntry, LinkType, Moment};
 use scope_ring::{Arrivals, Follower, Incoming, Interfaces, LaneWriter, Ring};
 use scope_share::Progress;
@@ -27,8 +28,6 @@ pub(crate) struct Picked<'a> {
     pub picks: &'a [u8],
     /// Bytes of each at most, where rules say so.
     pub keep: Option<&'a [u32; TOGETHER]>,
-    /// Bytes of any packet at most.
-    pub kept_bytes_max: usize,
 }
 
 /// Packets that are looked at together, as they are to be appended.
@@ -50,8 +49,8 @@ impl Arrivals for Picked<'_> {
     fn packet(&self, index: usize) -> Incoming<'_> {
         let at = usize::from(self.picks[index]);
         let (block, data) = (&self.blocks[at], self.blocks[at].data());
-        let kept = self.keep.map_or(self.kept_bytes_max, |keep| self.kept_bytes_max.min(keep[at] as usize));
-        Incoming { head: block.head(), key: &self.keys[at], data: &data[..data.len().min(kept)] }
+        let kept = self.keep.map_or(data.len(), |keep| data.len().min(keep[at] as usize));
+        Incoming { head: block.head(), key: &self.keys[at], data: &data[..kept] }
     }
 }
 
@@ -62,6 +61,8 @@ pub(crate) enum Appended {
     All,
     /// Only so many of them are: no segment is free.
     Full(usize),
+    /// Only so many of them are: the next one is longer than any segment could keep.
+    TooLong(usize),
 }
 
 /// Where packets of one member go.
@@ -172,11 +173,17 @@ impl Memory {
         let Some((lane, index)) = self.port(run, link_type, number) else { return Appended::Full(0) };
         self.is_touched = true;
         let lane = &mut self.lanes[lane];
-        let picked = Picked { blocks, keys, picks, keep, kept_bytes_max: lane.writer.kept_bytes_max() };
+        let most = lane.writer.kept_bytes_max();
+        let all = Picked { blocks, keys, picks, keep };
+        let long = match kept_bytes_max(run.segment_bytes()) > most {
+            true => (0..picks.len()).find(|index| all.packet(*index).data.len() > most),
+            false => None, // the run has none
+        };
+        let picked = Picked { picks: &picks[..long.unwrap_or(picks.len())], ..all };
         let mut from = 0;
-        while from < picks.len() {
+        while from < picked.picks.len() {
             from += lane.writer.append_batch(index, &picked, from);
-            if from == picks.len() {
+            if from == picked.picks.len() {
                 break;
             }
             lane.is_full = lane.is_full || !lane.writer.claim_newest_unneeded();
@@ -184,7 +191,7 @@ impl Memory {
                 return Appended::Full(from);
             }
         }
-        Appended::All
+        long.map_or(Appended::All, Appended::TooLong)
     }
 
     /// Counts packets that fell to it.

@@ -7,7 +7,8 @@
 //!                        where it began                    has ended               to it any more
 //! ```
 
-use scope_ring::{Ring, RingConfig, RingError};
+use scope_packet::segment::kept_bytes_max;
+use scope_ring::{Ring, RingConfig, RingError, SEGMENTS_PER_LANE_MIN};
 use scope_share::Page;
 use scope_share::message::news;
 use scope_share::passing::say;
@@ -16,17 +17,28 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Least bytes of a segment of a member's memory: no packet that a network brings is longer.
+/// Least bytes of a segment of a member's memory.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+/// Bytes of one that keeps each packet whole that a ring can have.
+const SEGMENT_BYTES_WHOLE: u64 = 1 << 20;
 /// Most bytes of it.
 const SEGMENT_BYTES_MAX: u64 = 2 << 20;
 /// Segments that a member's memory has at least.
-const SEGMENTS_MIN: u64 = 16;
-/// Segments that it aims at.
+const SEGMENTS_MIN: u64 = SEGMENTS_PER_LANE_MIN;
+/// Segments that it aims at, where these keep packets whole.
 const SEGMENTS_AIM: u64 = 64;
+
+const _: () = assert!(kept_bytes_max(SEGMENT_BYTES_WHOLE as usize) == kept_bytes_max(usize::MAX));
 
 /// Least bytes of a member's memory.
 pub const MEMORY_BYTES_MIN: u64 = SEGMENT_BYTES_MIN * SEGMENTS_MIN;
+
+/// Bytes of a segment of a memory of so many bytes. Packets that are longer than a quarter of it find no room there.
+fn segment_bytes(memory_bytes: u64) -> u64 {
+    let whole = SEGMENT_BYTES_WHOLE.min(memory_bytes / SEGMENTS_MIN);
+    let bytes = (memory_bytes / SEGMENTS_AIM).max(whole).max(1);
+    (1u64 << bytes.ilog2()).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}
 
 /// How far whoever sits there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +83,7 @@ impl Seat {
     /// # Errors
     /// The memory or the page can't be had, or not be given to others.
     pub fn create(memory_bytes: u64, run_id: [u8; 16]) -> Result<Seat, RingError> {
-        let aim = (memory_bytes / SEGMENTS_AIM).max(1);
-        let segment_bytes = (1u64 << aim.ilog2()).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-        let (segment_bytes, workers, lanes) = (Some(segment_bytes), 1, 1);
+        let (segment_bytes, workers, lanes) = (Some(segment_bytes(memory_bytes)), 1, 1);
         let memory =
             Ring::create(&RingConfig { ring_bytes: memory_bytes, segment_bytes, workers, lanes, run_id })?;
         let system = |place: &'static str| move |cause: io::Error| RingError::System { place, cause };
@@ -180,6 +190,21 @@ mod tests {
         let (one, _other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         Newcomer { weight: 1, class: String::new(), connection: one }
+    }
+
+    #[test]
+    fn a_memory_of_16_mib_or_more_keeps_every_packet_whole() {
+        let check = |memory_mib: u64, segment_kib: u64| {
+            assert_eq!(segment_bytes(memory_mib << 20), segment_kib << 10, "{memory_mib} MiB");
+        };
+        check(2, 128);
+        check(3, 128);
+        check(4, 256);
+        check(8, 512);
+        check(16, 1024);
+        check(100, 1024);
+        check(128, 2048);
+        check(64 << 10, 2048);
     }
 
     #[test]

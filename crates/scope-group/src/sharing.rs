@@ -797,8 +797,16 @@ fn give(
 ) {
     memory.count(picks.len() as u64);
     let mut since = None;
-    while let Appended::Full(from) = memory.append(ring, place, looked, picks) {
-        picks = &picks[from..];
+    loop {
+        match memory.append(ring, place, looked, picks) {
+            Appended::All => return,
+            Appended::TooLong(from) => {
+                memory.miss(place.0, 1);
+                picks = &picks[from + 1..];
+                continue;
+            }
+            Appended::Full(from) => picks = &picks[from..],
+        }
         let since = *since.get_or_insert_with(Instant::now);
         if !patient.is_some_and(|bell| wait_for_room(memory, bell, since)) {
             memory.miss(place.0, picks.len() as u64);

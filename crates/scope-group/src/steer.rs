@@ -24,6 +24,8 @@ pub const FIELD_BYTES_MAX: u32 = 64;
 pub const FIELD_AT_MAX: u32 = 65_535;
 /// Bytes of a MAC address.
 const MAC_BYTES: usize = 6;
+/// Where the identifier of the outermost tag ends, in an Ethernet frame.
+const TAG_END: usize = 2 * MAC_BYTES + 4;
 /// Where all goes that has nothing to steer by.
 const FIXED: u64 = 0;
 
@@ -66,8 +68,8 @@ pub enum Steer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSteer {
     /// No such way.
-    #[error("there is no such way to steer")]
-    Unknown,
+    #[error("'{0}' is no way to steer")]
+    Unknown(String),
     /// `local:` without a network.
     #[error("'{0}' is no network such as 10.0.0.0/8")]
     Net(String),
@@ -102,7 +104,7 @@ impl FromStr for Steer {
                 Some(("field", field)) => {
                     Steer::Field(fields(field).ok_or_else(|| BadSteer::Field(field.to_string()))?)
                 }
-                _ => return Err(BadSteer::Unknown),
+                _ => return Err(BadSteer::Unknown(text.to_string())),
             },
         })
     }
@@ -175,7 +177,7 @@ impl Steer {
             Steer::Ip if is_ip => Some(pair(host(key.source), host(key.destination))),
             Steer::Hosts if is_ip => return Falls::Both(host(key.source), host(key.destination)),
             Steer::Local(net) if is_ip => local(net, link_type, key, data),
-            Steer::Vlan if key.vlan() => {
+            Steer::Vlan if key.vlan() && !(link_type == LinkType::ETHERNET && data.len() < TAG_END) => {
                 let headers = Headers::parse(link_type, data);
                 (headers.vlan_tags() > 0).then(|| Steering::spread(u64::from(headers.vlan_id())))
             }
@@ -188,10 +190,11 @@ impl Steer {
     }
 }
 
-/// Whether a packet is one of a flow, by its key entry.
+/// Whether a packet is one of a flow, by its key entry: it has addresses. Of a header that is truncated it has none.
 #[inline]
 pub fn has_flow(key: &KeyEntry) -> bool {
-    matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6)
+    let has_addresses = u32::from_le_bytes(key.source) | u32::from_le_bytes(key.destination) != 0;
+    has_addresses && matches!(key.kind(), Kind::Ipv4 | Kind::Ipv6)
 }
 
 /// The number of an address, as key entries have it.
@@ -359,6 +362,19 @@ mod tests {
         let mut last = frame(&[], (B, A), [0x1234, 0x5678]);
         last[21] = 9;
         assert_eq!(falls("flow", &first), falls("flow", &last));
+    }
+
+    #[test]
+    fn truncated_headers_go_by_mac_addresses() {
+        for (kind, whole) in [([8, 0], 20), ([0x86, 0xdd], 40), ([0x81, 0], 2), ([0x88, 0xa8], 2)] {
+            for len in 0..whole {
+                let mut data = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, kind[0], kind[1]];
+                data.extend([0x45, 0, 0, 40, 9, 9, 9, 9].iter().cycle().take(len));
+                for steer in ["flow", "ip", "hosts", "local:0.0.0.0/0", "local:::/0", "vlan"] {
+                    assert_eq!(falls(steer, &data), falls("mac", &data), "{steer} {kind:x?} {len}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod joining;
 mod order;
+mod outlet;
 
 use crate::args::TapArgs;
 use crate::export::{self, Output, missing_words};
@@ -22,6 +23,7 @@ use crate::{DONE, NoResult, UNDONE, told};
 use joining::not_read;
 pub use joining::{Wanted, not_joined, wanted};
 use order::Order;
+use outlet::Outlet;
 use scope_config::Settings;
 use scope_fault::Fault;
 use scope_filter::{Filter, FilterEngine, Predicate, VlanRule};
@@ -140,6 +142,7 @@ fn answer(asked: Asked) -> u8 {
         Err(fault) => return refused(fault),
     };
     widen_pipe(&file);
+    let outlet = Outlet::new(file, &stop.flag);
     // Machine code is made while memory may still become code.
     if let Err(error) = asked.filter.prepare(FilterEngine::Native) {
         say(Level::Warning, &format!("wirescope: no machine code for the filter: {error}"));
@@ -152,7 +155,7 @@ fn answer(asked: Asked) -> u8 {
         }
         Err(error) => return refused(error.fault()),
     }
-    let mut tapping = Tapping::new(&asked, reader, joined, file);
+    let mut tapping = Tapping::new(&asked, reader, joined, outlet);
     let read = tapping.go(&stop);
     let missed = tapping.missed();
     let is_removed = tapping.joined.was_removed();
@@ -389,10 +392,12 @@ struct Tapping<'a> {
     /// What the page says.
     waits: bool,
     done: [u64; LANES],
+    /// Packets behind the last ones that were missed when it was told to end.
+    missed_last: u64,
 }
 
 impl<'a> Tapping<'a> {
-    fn new(asked: &Asked, reader: OutsideReader, joined: Joined, file: File) -> Tapping<'a> {
+    fn new(asked: &Asked, reader: OutsideReader, joined: Joined, outlet: Outlet) -> Tapping<'a> {
         let known = Arc::new(Known { run: reader.run_id(), interfaces: Mutex::default() });
         let run: String = reader.run_id().iter().map(|byte| format!("{byte:02x}")).collect();
         let losses = Losses::default();
@@ -408,7 +413,7 @@ impl<'a> Tapping<'a> {
             snaps: Vec::new(),
             partial: Vec::new(),
         };
-        let target = Target::Pipe(Box::new(file));
+        let target = Target::Pipe(Box::new(outlet));
         let export = Export::new(target, asked.format, None, question, known.clone(), losses.clone());
         let sifting = Sifting {
             filter: asked.filter.clone(),
@@ -436,6 +441,7 @@ impl<'a> Tapping<'a> {
             looked,
             waits,
             done,
+            missed_last: 0,
         }
     }
 
@@ -472,6 +478,14 @@ impl<'a> Tapping<'a> {
                 _ => std::thread::sleep(NAP),
             }
         }
+        if stop.flag.load(Ordering::Relaxed) { self.pass_over() } else { Ok(()) }
+    }
+
+    /// Passes over what has come by now, to know what of it was missed: in a member's memory also what isn't there.
+    fn pass_over(&mut self) -> Result<(), OutsideError> {
+        let (_, marks) = self.reader.settled();
+        while !self.reader.has_read(&marks) && self.reader.lend(u32::MAX)?.is_some() {}
+        self.missed_last = if self.joined.is_kept { self.reader.unread(&marks) } else { 0 };
         Ok(())
     }
 
@@ -479,7 +493,7 @@ impl<'a> Tapping<'a> {
     fn missed(&self) -> u64 {
         let counts = self.reader.counts();
         let is_all = self.joined.is_kept && self.reader.has_ended();
-        counts.missed + if is_all { counts.behind } else { 0 }
+        counts.missed + if is_all { counts.behind } else { self.missed_last }
     }
 
     fn goes_on(&self) -> bool {

@@ -435,3 +435,34 @@ fn tcpdump_reads_a_tap_in_a_pipe() {
     assert_eq!(shared.socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o666);
     shared.running.end();
 }
+
+#[test]
+fn a_tap_that_nobody_reads_ends_by_ctrl_c_and_says_what_it_missed() {
+    let shared = Shared::new("synth:rate=50k,size=512", &["--group", "g,memory=2MiB"]);
+    let fifo = shared.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Open at both ends, and never read.
+    let _open = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut command = wirescope(&["tap", "g", "--attach"]);
+    command.arg(&shared.socket).arg("-w").arg(&fifo);
+    let tap = Started::new(command);
+    let group = || shared.running.get("groups").body["groups"][1].clone();
+    wait_until("packets to be missed", || group()["members"][0]["missed"].as_u64() > Some(1000));
+    tap.signal(libc::SIGINT);
+    let done = tap.finish(LIMIT);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    for words in [
+        "is truncated, after at most",
+        "packets missed: they found no room",
+        "it is full, and nobody reads it",
+    ] {
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+    }
+    wait_until("it to be gone", || group()["gone"]["members"] == 1);
+    let gone = group()["gone"].clone();
+    assert!(
+        gone["missed"].as_u64() > Some(1000) && gone["given"].as_u64() > gone["missed"].as_u64(),
+        "{gone}"
+    );
+    shared.running.end();
+}

@@ -229,6 +229,9 @@ fn a_file_is_sent_whole_cut_packets_are_padded_and_what_the_interface_does_not_t
         (&1006.into(), &0.into(), &0.into()),
         "{said}"
     );
+    let warnings = summary(&done)["warnings"].to_string();
+    let words = format!("forward all={}: 4 of 1006 packets were not sent: 2 too_long", stand.near);
+    assert!(warnings.contains(&words), "{warnings}");
     let reasons = serde_json::json!({ "too_long": 2, "link_type": 1, "too_short": 1 });
     assert_eq!(
         (&said["refused"], &said["padded"], &said["sent"]),
@@ -326,8 +329,9 @@ fn all_that_is_wrong_with_forwards_is_told_at_once() {
     let Some(stand) = Stand::or_skip() else { return };
     let b = stand.live.lab.b();
     b.ip(&["link", "set", &stand.near, "down"]).unwrap();
+    b.ip(&["link", "property", "add", "dev", "vb", "altname", "other0"]).unwrap();
     let down = format!("one={}", stand.near);
-    let forwards = ["vb", "ring=vb", "none=vb", "one=nosuch0", &down, "two=vb", "two=vb"];
+    let forwards = ["vb", "ring=vb", "none=vb", "one=nosuch0", "one=other0", &down, "two=vb", "two=vb"];
     let forwards = forwards.iter().flat_map(|forward| ["--forward", forward]);
     let arguments = ["--source", "synth:rate=1k", "--group", "one,members-max=1", "--group", "two"];
     let words = [
@@ -336,6 +340,7 @@ fn all_that_is_wrong_with_forwards_is_told_at_once() {
         "there is no group 'none'",
         "there are: one, two",
         "no interface 'nosuch0'",
+        "no interface 'other0'",
         "is down",
         "one more member than the group may have",
         "it is given twice",

@@ -225,6 +225,54 @@ fn what_a_tap_missed_at_its_end_lies_behind_its_last_packet() {
 }
 
 #[test]
+fn a_member_has_long_packets_whole_or_is_told_that_it_misses_them() {
+    let place = Place::new();
+    let long = capture(place.root(), "synth:packets=300,size=65000,rate=1k,pace=max");
+    let short_folder = place.path("short");
+    std::fs::create_dir(&short_folder).unwrap();
+    let short = capture(&short_folder, "synth:packets=500,size=100,rate=1k,start=1000,pace=max");
+    let socket = place.path("attach");
+    let mut command = place.command(&[
+        "--ring",
+        "64MiB",
+        "--group",
+        "whole,steer=all,members=1",
+        "--group",
+        "small,members=1,memory=2MiB",
+    ]);
+    command.arg("-r").arg(&long).arg("-r").arg(&short).arg("--attach").arg(&socket);
+    let run = Started::new(command);
+    wait_until("the socket", || socket.exists());
+    let start =
+        |group: &str| Started::new(tap(&socket, place.root(), group, &["-w", &format!("{group}.pcapng")]));
+    let (whole, small) = (start("whole"), start("small"));
+    let done = whole.finish(LIMIT);
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let both = [packets(&long), packets(&short)].concat();
+    assert!(sorted(&packets(&place.path("whole.pcapng"))) == sorted(&both), "other packets");
+    let done = small.finish(LIMIT);
+    assert_eq!(done.code(), Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("300 packets missed: they found no room"), "{}", done.stderr);
+    assert!(sorted(&packets(&place.path("small.pcapng"))) == sorted(&packets(&short)), "other packets");
+    let done = run.finish(LIMIT);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    summary["groups"].as_array().unwrap().iter().for_each(adds_up);
+    assert_eq!(summary["groups"][2]["gone"]["missed"], 300, "{summary}");
+}
+
+#[test]
+fn a_group_of_an_interface_that_never_came_is_warned_of_at_the_end() {
+    let place = Place::new();
+    let socket = place.path("attach");
+    let groups = ["--group", "a,interface=nope", "--group", "b", "--attach", socket.to_str().unwrap()];
+    let done = place.run(&[&["--source", "synth:rate=1k,packets=10"], &groups[..]].concat());
+    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    let expected = "group a: interface nope: no source has captured it, so the group was given nothing";
+    assert_eq!(summary["warnings"], serde_json::json!([expected]));
+}
+
+#[test]
 fn filters_steering_and_who_may_change_on_sighup_and_the_rest_waits_by_name() {
     let place = Place::new();
     let (socket, file) = (place.path("attach"), place.path("w.toml"));
@@ -266,7 +314,7 @@ fn filters_steering_and_who_may_change_on_sighup_and_the_rest_waits_by_name() {
     write("[[group]]\nname = \"one\"\nsteer = \"sideways\"\n");
     shared.running.started.signal(libc::SIGHUP);
     wait_until("a refusal", || words().contains("reload: refused"));
-    assert!(words().contains("no such way to steer"), "{}", words());
+    assert!(words().contains("is no way to steer"), "{}", words());
     let refused = finish(self::tap(&socket, shared.running.place.root(), "one", &["-c", "1"]));
     assert_eq!(refused.code(), Some(2));
     assert!(refused.stderr.contains("may not read group 'one'"), "{}", refused.stderr);
@@ -321,8 +369,7 @@ fn what_can_t_be_meant_is_refused_before_anything_starts_all_of_it_at_once() {
     };
     let said =
         done(&["--group", "a,steer=up,memory=1KiB", "--group", "b,filter=prot 7", "--group", "ring"], true);
-    for part in ["there is no such way to steer", "is too little", "filter", "is the name of the ring itself"]
-    {
+    for part in ["is no way to steer", "is too little", "filter", "is the name of the ring itself"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!(said.matches("wirescope: ").count(), 4, "{said}");

@@ -420,7 +420,7 @@ fn live_a_script_that_is_slow_misses_packets_which_are_counted_and_one_that_hang
         "--after",
         "10ms",
         "--script-timeout",
-        "500ms",
+        "5s",
     ]);
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     let whole = object(&done);

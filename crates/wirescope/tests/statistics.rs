@@ -442,7 +442,10 @@ fn what_can_not_be_asked_is_refused_with_its_place_and_what_helps() {
     );
     refused(flows(&file, &["host", "example.org"]), &["'example.org'"]);
     refused(flows(&file, &["--format", "xml"]), &["--format: 'xml'", "table, jsonl or csv"]);
-    refused(flows(&file, &["--from", "12:00", "--to", "11:00"]), &["--to: the span ends before it begins"]);
+    refused(
+        flows(&file, &["--from", "2020-01-02T12:00:00Z", "--to", "2020-01-02T11:00:00Z"]),
+        &["--to: the span ends before it begins"],
+    );
     assert!(state(place.root()) == before);
     assert_eq!(names(&place.out()), Vec::<String>::new());
 }

@@ -1,10 +1,11 @@
-//! Groups as facts: for the log, the summary, and the API.
+//! Groups as facts: for the log, the summary, and the API; and what of them is to be told at a run's end.
 
 use super::forwards::ForwardStatus;
 use super::members::{GroupStatus, MemberStatus, Takes};
 use scope_events::counts;
 use scope_events::fact::Rare;
 use scope_group::Gone;
+use scope_ring::{Interfaces, Ring};
 use scope_share::page::Standing;
 use scope_source::sending::Refusal;
 
@@ -37,6 +38,30 @@ impl GroupStatus {
             gone: gone(&self.gone),
         }
     }
+}
+
+/// What groups didn't get and forwards didn't send, in words.
+pub(crate) fn warnings(groups: &[GroupStatus], ring: &Ring) -> Vec<String> {
+    let interfaces = ring.interfaces_from(0);
+    let has = |name: &str| interfaces.iter().any(|entry| entry.name == name);
+    let mut warnings = Vec::new();
+    for group in groups {
+        let interface = group.takes.as_ref().map(|takes| takes.interface.as_str());
+        if let Some(interface) = interface.filter(|name| !name.is_empty() && !has(name)) {
+            let words = "no source has captured it, so the group was given nothing";
+            warnings.push(format!("group {}: interface {interface}: {words}", group.name));
+        }
+        for forward in group.forwards.iter().filter(|forward| forward.counts.refused_all() > 0) {
+            let each = Refusal::ALL.into_iter().map(|why| (why.name(), forward.counts.refused(why)));
+            let each: Vec<String> =
+                each.filter(|(_, many)| *many > 0).map(|(why, many)| format!("{many} {why}")).collect();
+            let (name, read) = (&forward.interface, forward.standing.read);
+            let refused = forward.counts.refused_all();
+            let words = format!("{refused} of {read} packets were not sent: {}", each.join(", "));
+            warnings.push(format!("forward {}={name}: {words}", group.name));
+        }
+    }
+    warnings
 }
 
 fn member(status: &MemberStatus) -> counts::Member {

@@ -13,6 +13,7 @@ mod facts;
 mod forwards;
 mod members;
 
+pub(crate) use facts::warnings;
 pub use forwards::ForwardStatus;
 pub use members::{DoorCounts, GroupStatus, MEMBERS_MAX, MemberStatus};
 

@@ -1,6 +1,7 @@
 //! What a run says of itself at its two ends: the log's event `start`, and the summary with the event `end`.
 
 use super::Run;
+use crate::attach;
 use crate::dump_reports;
 use crate::failure::Failure;
 use crate::live;
@@ -153,6 +154,7 @@ impl Run {
         summary.stores = stores;
         failures.extend(self.shared.scripts.failures());
         summary.scripts = scripts;
+        summary.warnings.extend(attach::warnings(&groups, &self.shared.ring));
         (summary.groups, summary.source_rules) = (groups, source_rules);
         failures.extend(self.shared.attach.iter().flat_map(|attach| attach.failures()).map(Failure::from));
         if let Some(statistics) = &self.shared.statistics {

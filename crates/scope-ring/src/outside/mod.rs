@@ -584,8 +584,14 @@ impl OutsideReader {
 
     /// Whether it has read so many packets of each lane, or missed them.
     pub fn has_read(&self, packets: &[u64]) -> bool {
-        packets.len() <= self.places.len()
-            && self.places.iter().zip(packets).all(|(place, packets)| place.packet >= *packets)
+        packets.len() <= self.places.len() && self.unread(packets) == 0
+    }
+
+    /// How many it has neither read nor missed of so many packets of each lane.
+    pub fn unread(&self, packets: &[u64]) -> u64 {
+        let read = |lane: usize| self.places.get(lane).map_or(0, |place| place.packet);
+        let each = packets.iter().enumerate().map(|(lane, packets)| packets.saturating_sub(read(lane)));
+        each.fold(0, u64::saturating_add)
     }
 
     /// Naps until something may have come.

@@ -89,8 +89,11 @@ impl Outlet {
     /// All that is against sending there, but the right to.
     pub fn look(name: &str) -> Result<Outlet, Vec<OutletFault>> {
         let mut ethtool = Ethtool::open().map_err(|error| vec![OutletFault::System(error)])?;
-        let Some(nic) = Nic::look(name, &mut ethtool) else {
-            return Err(vec![OutletFault::Unknown(interface_names().join(", "))]);
+        // The system finds one by an alternative name, too, by which nothing else of a run knows it.
+        let known = interface_names();
+        let nic = known.iter().any(|known| known == name).then(|| Nic::look(name, &mut ethtool));
+        let Some(nic) = nic.flatten() else {
+            return Err(vec![OutletFault::Unknown(known.join(", "))]);
         };
         let kind = nic.link.kind;
         let link_type = link_type(kind).filter(|known| [LinkType::ETHERNET, LinkType::RAW].contains(known));

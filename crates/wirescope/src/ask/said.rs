@@ -183,10 +183,20 @@ pub fn groups(groups: &Value) -> String {
             let by = if interface.is_empty() { String::new() } else { format!(" of interface {interface}") };
             lines.push(format!("  takes {what}{by}, shared out by {}", text(&group["steer"])));
             lines.push(format!("  published = {}", sum(&["idle", "seen", "missed", "behind"])));
-            let dropped: u64 =
-                group["dropped"].as_object().into_iter().flatten().map(|(_, many)| of(many)).sum();
-            let dropped = if dropped > 0 { format!(" + {} dropped", number(dropped)) } else { String::new() };
+            let dropped = group["dropped"].as_object().into_iter().flatten();
+            let dropped: String = dropped
+                .filter(|(_, many)| of(many) > 0)
+                .map(|(rule, many)| format!(" + {} dropped by '{}'", number(of(many)), rule))
+                .collect();
             lines.push(format!("  seen = {}{dropped}", sum(&["filtered", "unclaimed", "taken"])));
+            let more = ["doubled", "copied_in"].map(|key| of(&group[key]));
+            if more != [0, 0] {
+                let [doubled, copied_in] = more.map(number);
+                let taken = sum(&["taken"]);
+                lines.push(format!(
+                    "  given = {taken} + {doubled} doubled + {copied_in} copied from other groups"
+                ));
+            }
         }
         for member in members {
             let waits = match (member["stuck"] == true, member["waits"] == true) {
@@ -344,6 +354,21 @@ mod tests {
         let drops = json!({"kernel": 12, "ring_pinned": 0, "interfaces": 1});
         assert_eq!(dropped(&drops), "1 packet (interfaces), 12 packets (kernel)");
         assert_eq!(dropped(&json!({"kernel": 0})), "nothing");
+    }
+
+    #[test]
+    fn the_figures_of_a_group_add_up_on_the_screen_and_rules_are_named() {
+        let member =
+            json!({"name": "m", "pid": 7, "user": "u", "given": 19, "read": 19, "missed": 0, "behind": 0});
+        let group = json!({
+            "name": "b", "published": 30, "members": [member], "filter": "", "steer": "all", "idle": 0, "seen": 30,
+            "missed": 0, "behind": 0, "filtered": 10, "unclaimed": 0, "taken": 9, "dropped": {"old": 0, "web": 11},
+            "doubled": 0, "copied_in": 10
+        });
+        let said = groups(&json!({"attach": {"path": "a"}, "groups": [group]}));
+        let line = |text: &str| said.lines().any(|line| line == text);
+        assert!(line("  seen = 10 filtered + 0 unclaimed + 9 taken + 11 dropped by 'web'"), "{said}");
+        assert!(line("  given = 9 taken + 0 doubled + 10 copied from other groups"), "{said}");
     }
 
     #[test]

@@ -163,6 +163,10 @@ fn faults_of_copies(groups: &[Named], faults: &mut Faults<'_>) {
     for (at, Named { index, name, copies }) in groups.iter().enumerate() {
         for copy in copies {
             let fault = match place(&copy.target) {
+                None if copy.target == RING => copy
+                    .fault(name)
+                    .cause("copy: the ring itself takes no copies")
+                    .remedy("copy to a --group"),
                 None => copy
                     .fault(name)
                     .cause(format!("copy: there is no group '{}'", copy.target))
@@ -371,7 +375,7 @@ mod tests {
             &[
                 "there is no such option",
                 "filter",
-                "no such way to steer",
+                "'up' is no way to steer",
                 "is too little",
                 "is no number of members",
                 "is no number of members",

@@ -48,6 +48,12 @@ pub fn socket(
         faults.add(fault().cause(cause).remedy("make it, or choose another path"));
         return None;
     }
+    let facts = path.symlink_metadata().ok().filter(|_| look == Look::Machine);
+    if facts.is_some_and(|facts| !facts.file_type().is_socket()) {
+        let cause = format!("it exists, and is no socket: {}", path.display());
+        faults.add(fault().cause(cause).remedy("choose another path"));
+        return None;
+    }
     Some(path)
 }
 

@@ -119,8 +119,9 @@ fn set((name, words): &Written, args: &RunArgs, look: Look<'_>) -> Result<(Strin
                     Some(SetKind::Ports) => ("port", "write a port, or a range such as 8000-8099"),
                     _ => ("host", "write an address, a prefix such as 10.0.0.0/8, or a range of addresses"),
                 };
-                let cause = format!("line {line}: '{}' is no {what}", shown.escape_default());
-                of("file").with_value(file.cloned().unwrap_or_default()).cause(cause).remedy(remedy)
+                let name = file.cloned().unwrap_or_default();
+                let cause = format!("{name}, line {line}: '{}' is no {what}", shown.escape_default());
+                of("file").with_value(name).cause(cause).remedy(remedy)
             };
             set.map(|set| Known { set: Arc::new(set), version: hasher.finish() })
                 .map_err(|found| found.into_iter().map(bad).collect())

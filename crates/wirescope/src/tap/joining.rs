@@ -9,6 +9,7 @@ use scope_share::message::{Greeting, NAME_BYTES_MAX, WEIGHTS, is_name};
 use scope_share::{DEFAULT_PATH, JoinError, RING, Refusal, ask};
 use scope_spelling::values::parse_duration_ns;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// What connecting a socket of another kind says.
@@ -97,6 +98,13 @@ pub fn not_joined(path: &Path, group: &str, error: &JoinError) -> Fault {
     match error {
         JoinError::Connect(cause) => match (cause.kind(), cause.raw_os_error()) {
             (io::ErrorKind::NotFound, _) => fault().cause("no run listens there").remedy(to_start()),
+            _ if path.metadata().is_ok_and(|facts| !facts.file_type().is_socket()) => fault()
+                .cause(format!("{} is no socket", path.display()))
+                .remedy("name the socket that the run's --attach names"),
+            (_, Some(libc::ENAMETOOLONG)) => {
+                let cause = format!("{} is longer than the path of a socket can be", path.display());
+                fault().cause(cause).remedy("name the run's socket by a shorter path")
+            }
             (io::ErrorKind::ConnectionRefused, _) => {
                 fault().cause("no run listens there any more").remedy(to_start())
             }
