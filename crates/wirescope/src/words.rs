@@ -8,7 +8,6 @@ use scope_engine::{
 use scope_packet::Drops;
 use scope_packet::segment::{KEPT_BYTES_MAX, kept_bytes_max};
 use scope_ring::RingMemory;
-use scope_source::sending::Refusal;
 pub use scope_spelling::figures::{bit_rate, counted, number, size, span};
 use scope_spelling::printable::{printable, shell_word};
 use scope_spelling::time::iso;
@@ -206,9 +205,8 @@ fn forward(group: &str, status: &ForwardStatus) -> String {
     let mut text = format!("{group} to {interface}: {} sent", counted(counts.sent, "packet"));
     let refused = counts.refused_all();
     if refused > 0 {
-        let each = Refusal::ALL.into_iter().map(|why| (why.name(), counts.refused(why)));
         let each: Vec<String> =
-            each.filter(|(_, many)| *many > 0).map(|(why, many)| format!("{} {why}", number(many))).collect();
+            counts.refusals().map(|(why, many)| format!("{} {}", number(many), why.name())).collect();
         text.push_str(&format!(", {} refused ({})", number(refused), each.join(", ")));
     }
     for (count, fate) in [

@@ -7,7 +7,6 @@ use scope_events::fact::Rare;
 use scope_group::Gone;
 use scope_ring::{Interfaces, Ring};
 use scope_share::page::Standing;
-use scope_source::sending::Refusal;
 
 impl GroupStatus {
     /// As log, summary and API have it.
@@ -52,9 +51,8 @@ pub(crate) fn warnings(groups: &[GroupStatus], ring: &Ring) -> Vec<String> {
             warnings.push(format!("group {}: interface {interface}: {words}", group.name));
         }
         for forward in group.forwards.iter().filter(|forward| forward.counts.refused_all() > 0) {
-            let each = Refusal::ALL.into_iter().map(|why| (why.name(), forward.counts.refused(why)));
-            let each: Vec<String> =
-                each.filter(|(_, many)| *many > 0).map(|(why, many)| format!("{many} {why}")).collect();
+            let each = forward.counts.refusals().map(|(why, many)| format!("{many} {}", why.name()));
+            let each: Vec<String> = each.collect();
             let (name, read) = (&forward.interface, forward.standing.read);
             let refused = forward.counts.refused_all();
             let words = format!("{refused} of {read} packets were not sent: {}", each.join(", "));
@@ -88,7 +86,6 @@ fn member(status: &MemberStatus) -> counts::Member {
 fn forward(status: &ForwardStatus) -> counts::Forward {
     let Standing { given, read, missed, behind } = status.standing;
     let of = &status.counts;
-    let refused = Refusal::ALL.into_iter().map(|why| (why.name().to_string(), of.refused(why)));
     counts::Forward {
         name: status.name.clone(),
         interface: status.interface.clone(),
@@ -99,7 +96,7 @@ fn forward(status: &ForwardStatus) -> counts::Forward {
         sent: of.sent,
         bytes: of.bytes,
         padded: of.padded,
-        refused: refused.filter(|(_, packets)| *packets > 0).collect(),
+        refused: of.refusals().map(|(why, packets)| (why.name().to_string(), packets)).collect(),
     }
 }
 

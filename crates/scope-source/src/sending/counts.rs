@@ -72,6 +72,11 @@ impl Counts {
         self.refused[why as usize]
     }
 
+    /// The reasons for which packets were refused, with how many.
+    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL.into_iter().map(|why| (why, self.refused(why))).filter(|(_, packets)| *packets > 0)
+    }
+
     /// Packets that were refused.
     pub fn refused_all(&self) -> u64 {
         self.refused.iter().sum()

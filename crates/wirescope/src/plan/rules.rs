@@ -31,8 +31,7 @@ impl Owner<'_> {
 
     /// Of the rule at this place, from 0.
     fn of_rule(self, at: usize, name: &str) -> Fault {
-        let called = if name.is_empty() { (at + 1).to_string() } else { name.to_string() };
-        self.of_word(&format!("rule '{called}'")).of_table(at)
+        self.of_word(&called(at, name)).of_table(at)
     }
 
     fn of_word(self, word: &str) -> Fault {
@@ -42,6 +41,11 @@ impl Owner<'_> {
         };
         elements::of(key, element, word)
     }
+}
+
+/// What the rule at this place, from 0, is called: by its name, else by its number.
+fn called(at: usize, name: &str) -> String {
+    if name.is_empty() { format!("rule '{}'", at + 1) } else { format!("rule '{name}'") }
 }
 
 /// The rules of a group or a source, from the text of their tables.
@@ -171,7 +175,7 @@ fn rule(
     let mut filter = |word: &str| {
         let compiled = text(word).map(|text| Filter::compile(text, vlan, link_types)).transpose();
         compiled.unwrap_or_else(|error| {
-            let of_word = owner.of_word(&format!("rule '{name}': {word}"));
+            let of_word = owner.of_word(&format!("{}: {word}", called(at, &name)));
             faults.push(error.fault().of_subject(of_word.subject.clone()).of_table(at));
             None
         })
@@ -275,6 +279,10 @@ mod tests {
         let twice = "[{name = \"a\", do = \"burn\"}, {name = \"a\", when = \"prot 6\", do = \"copy b\"}]";
         check(twice, &["nothing that a rule can do", "rule 'a': two rules", "rule 'a': when: filter"]);
         check("[{}]", &["it has no name", "it does nothing"]);
+        check(
+            "[{when = \"prot 6\", do = \"drop\"}]",
+            &["rule '1': it has no name", "rule '1': when: filter"],
+        );
         check(
             "[{}, {}]",
             &["rule '1': it has no name", "it does nothing", "rule '2': it has no name", "it does nothing"],

@@ -17,16 +17,10 @@ pub fn kept_promises(asked: &Asked, done: &Done, is_stopped: bool) -> bool {
     is_whole && done.faults.is_empty() && done.unreadable == 0
 }
 
-/// The reasons for which packets were refused, with their numbers.
-fn refused(done: &Done) -> impl Iterator<Item = (Refusal, u64)> {
-    let counts = done.counts;
-    Refusal::ALL.into_iter().map(move |why| (why, counts.refused(why))).filter(|(_, packets)| *packets > 0)
-}
-
 /// One JSON object on a line.
 pub fn json(asked: &Asked, done: &Done) -> String {
     let refused: Map<String, Value> =
-        refused(done).map(|(why, packets)| (why.name().to_string(), packets.into())).collect();
+        done.counts.refusals().map(|(why, packets)| (why.name().to_string(), packets.into())).collect();
     let object = json!({
         "source": asked.spec,
         "to": asked.outlet.name,
@@ -79,7 +73,8 @@ pub fn words(asked: &Asked, done: &Done) -> String {
         let unreadable = counted(done.unreadable, "packet");
         lines.push(format!("damaged   {unreadable} of the source could not be read"));
     }
-    let reasons: Vec<String> = refused(done).map(|(why, packets)| reason(asked, why, packets)).collect();
+    let reasons: Vec<String> =
+        done.counts.refusals().map(|(why, packets)| reason(asked, why, packets)).collect();
     let none = "nothing".to_string();
     lines.push(format!("refused   {}", if reasons.is_empty() { none } else { reasons.join(", ") }));
     lines.join("\n") + "\n"
